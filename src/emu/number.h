@@ -1,0 +1,66 @@
+/*
+ * Number formats of the tensor core and of cvt: bits to values and back.
+ *
+ * Every format here is a subset of f32, so widening is exact.  Narrowing rounds
+ * to nearest even.
+ */
+#ifndef TCMMA_EMU_NUMBER_H
+#define TCMMA_EMU_NUMBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* A binary format of at most 8 bits (isa.md 10). */
+struct emu_minifloat {
+	int exponent_bits, mantissa_bits, bias;
+	bool has_infinity;      /* e5m2: all ones in the exponent as in IEEE */
+	bool has_nan;           /* e4m3: only S.1111.111; fp6 and fp4: none */
+};
+
+extern const struct emu_minifloat emu_e4m3, emu_e5m2, emu_e2m3, emu_e3m2, emu_e2m1;
+
+static inline float emu_f32_of_bits(uint32_t bits)
+{
+	float value;
+	memcpy(&value, &bits, sizeof value);
+	return value;
+}
+
+static inline uint32_t emu_bits_of_f32(float value)
+{
+	uint32_t bits;
+	memcpy(&bits, &value, sizeof bits);
+	return bits;
+}
+
+static inline float emu_bf16_to_f32(uint16_t bits)
+{
+	return emu_f32_of_bits((uint32_t)bits << 16);
+}
+
+/* Subnormals come out right because the scaling by 2^112 is exact. */
+static inline float emu_f16_to_f32(uint16_t bits)
+{
+	uint32_t magnitude = (uint32_t)(bits & 0x7fff) << 13;
+	uint32_t sign = (uint32_t)(bits & 0x8000) << 16;
+	float scaled = emu_f32_of_bits(magnitude) * 0x1p112f;
+	uint32_t wide = emu_bits_of_f32(scaled);
+
+	if (magnitude >= 0x0f800000u)
+		wide = magnitude | 0x7f800000u;
+	return emu_f32_of_bits(wide | sign);
+}
+
+uint16_t emu_f16_from_f32(float value);         /* NaN: 0x7fff */
+uint16_t emu_bf16_from_f32(float value);        /* NaN: 0x7fff */
+float emu_tf32_round(float value);              /* to 10 mantissa bits; inf and NaN kept */
+
+float emu_minifloat_to_f32(const struct emu_minifloat *format, uint8_t bits);
+/* Saturates at the largest finite value, infinities as well (cvt .satfinite). */
+uint8_t emu_minifloat_from_f32(const struct emu_minifloat *format, float value);
+
+float emu_ue8m0_to_f32(uint8_t bits);           /* 0xff: NaN */
+float emu_ue4m3_to_f32(uint8_t bits);           /* bit 7 is ignored, 0x7f: NaN */
+
+#endif

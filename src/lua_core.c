@@ -1,0 +1,28 @@
+/* luaopen_tcmma_core: one table with everything the C side offers. */
+#include "lua_tc.h"
+
+#if LUA_VERSION_NUM < 504
+#error "tcmma needs Lua 5.4 or newer"
+#endif
+
+__attribute__((visibility("default"))) int luaopen_tcmma_core(lua_State *L);
+
+int luaopen_tcmma_core(lua_State *L)
+{
+	luaL_checkversion(L);
+	lua_newtable(L);
+	tc_open_dtype(L);
+	tc_open_device(L);
+	tc_open_array(L);
+	tc_open_host(L);
+	tc_open_module(L);
+	tc_open_kernel(L);
+	tc_open_launch(L);
+	tc_open_ref(L);
+	tc_open_barrier(L);
+	tc_open_scalar(L);
+	tc_open_control(L);
+	tc_open_fragment(L);
+	tc_open_op(L);
+	return 1;
+}

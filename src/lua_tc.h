@@ -1,0 +1,135 @@
+/*
+ * The border between Lua and the core: only lua_*.c include this and lua.h.
+ *
+ * Rules of the border:
+ *  - A C function first turns its Lua arguments into C values (every argument
+ *    checked here or by check.c), then calls the core through tc_call.  No Lua
+ *    function is called inside the core.
+ *  - A public function has its documentation beside it, in a string whose first
+ *    line is its signature; tc_functions registers both.  help(), the manual and
+ *    the editor stubs are made from these strings.
+ *  - Objects are full userdata made by tc_new_object; children keep their
+ *    parents alive through user values.
+ */
+#ifndef TCMMA_LUA_TC_H
+#define TCMMA_LUA_TC_H
+
+#include "tc.h"
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+
+/* Class names: what luaL_checkudata and error messages show. */
+#define TC_REF      "tcmma.ref"
+#define TC_SLICE    "tcmma.slice"
+#define TC_BARRIER  "tcmma.barrier"
+#define TC_SCALAR   "tcmma.scalar"
+#define TC_FRAGMENT "tcmma.fragment"
+#define TC_VAR      "tcmma.var"
+#define TC_ROLE     "tcmma.role"
+#define TC_KERNEL   "tcmma.kernel"
+#define TC_DTYPE    "tcmma.dtype"
+#define TC_SPACE    "tcmma.space"
+#define TC_GMEM     "tcmma.gmem"
+#define TC_ARRAY    "tcmma.array"
+#define TC_DEVICE   "tcmma.device"
+#define TC_MODULE   "tcmma.module"
+#define TC_FUNCTION "tcmma.function"
+#define TC_TENSORMAP "tcmma.tensormap"
+
+struct tc_function {
+	const char *name;
+	lua_CFunction function;
+	/*
+	 * "name(a: Ref, b?: integer) -> Array\n" and then Markdown: what it does, shapes,
+	 * dtypes, units, errors raised, source.  Types as in LuaCATS.
+	 */
+	const char *doc;
+};
+
+/* lua_aux.c */
+
+/* Adds the functions of a NULL-terminated list to the table on top of the stack;
+ * `owner` ("tcmma", "tcmma.array") files their documentation. */
+void tc_functions(lua_State *L, const char *owner, const struct tc_function *list);
+/* Makes the metatable of a class: methods in __index (a plain table), meta in the
+ * metatable itself.  `doc` describes the class.  Leaves nothing on the stack. */
+void tc_class(lua_State *L, const char *name, const char *doc, const struct tc_function *methods,
+              const luaL_Reg *meta);
+/* New userdata of a class, zeroed, with n user values. */
+void *tc_new_object(lua_State *L, const char *name, size_t size, int uservalues);
+/* Like luaL_checkudata, but a wrong self names `method` and the colon. */
+void *tc_check_object(lua_State *L, int arg, const char *name);
+void *tc_test_object(lua_State *L, int arg, const char *name);
+/* "integer 5", "string \"f16\"", "tcmma.ref (smem f16[...])": what an argument is. */
+const char *tc_describe(lua_State *L, int index);
+
+/* Position of the user: first frame that is not in tcmma's own Lua files. */
+void tc_position(lua_State *L, struct srcpos *pos);
+/* luaL_error at the user's position. */
+int tc_error(lua_State *L, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* "bad argument #2 to 'mma' (...)" at the user's position. */
+int tc_argerror(lua_State *L, int arg, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* Raises what the core left in e. */
+int tc_raise(lua_State *L, struct err *e);
+/* Runs fn(arg) under e, with e->pos set to the user's line, and raises on failure. */
+void tc_call(lua_State *L, struct err *e, void (*fn)(void *), void *arg);
+/* The environment's mistake: pushes nil, message, code and returns 3. */
+int tc_failure(lua_State *L, const char *code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Options table at `arg` (absent or nil is fine): unknown keys are errors with a
+ * near miss.  `names` is NULL-terminated.  True when there is a table. */
+bool tc_options(lua_State *L, int arg, const char *const *names);
+/* Fields of an options table; absent or nil gives the default. */
+bool tc_option_boolean(lua_State *L, int arg, const char *name, bool standard);
+lua_Integer tc_option_integer(lua_State *L, int arg, const char *name, lua_Integer standard,
+                              lua_Integer low, lua_Integer high);
+const char *tc_option_string(lua_State *L, int arg, const char *name, const char *standard);
+/* Pushes the field and says whether it is there (pushes nothing if not). */
+bool tc_option_push(lua_State *L, int arg, const char *name);
+
+/* An integer argument in [low, high]; floats with integral values count. */
+lua_Integer tc_check_integer(lua_State *L, int arg, lua_Integer low, lua_Integer high);
+/* A dtype object, its name or its short name. */
+enum dtype tc_check_dtype(lua_State *L, int arg);
+void tc_push_dtype(lua_State *L, enum dtype t);
+/* Nearest of a NULL-terminated list to a misspelt word, NULL if none is near. */
+const char *tc_nearest(const char *word, const char *const *list);
+/* Shape {128, 64}: integers >= low; returns the rank. */
+int tc_check_shape(lua_State *L, int arg, int64_t *shape, int max_rank, int64_t low);
+
+/* Each adds its part to the module table on top of the stack (lua_core.c calls them). */
+void tc_open_dtype(lua_State *L);       /* lua_dtype.c: dtypes and spaces */
+void tc_open_array(lua_State *L);       /* lua_array.c */
+void tc_open_host(lua_State *L);        /* lua_host.c: randn, allclose ... */
+void tc_open_device(lua_State *L);      /* lua_dev.c */
+void tc_open_module(lua_State *L);      /* lua_module.c: tc.ptx, tc.cuda, tensormap */
+void tc_open_kernel(lua_State *L);      /* lua_kern.c: kernel, record */
+void tc_open_ref(lua_State *L);         /* lua_ref.c */
+void tc_open_barrier(lua_State *L);     /* lua_barrier.c */
+void tc_open_control(lua_State *L);     /* lua_control.c: roles, range, when, var, scalars */
+void tc_open_scalar(lua_State *L);      /* lua_scalar.c */
+void tc_open_fragment(lua_State *L);    /* lua_frag.c */
+void tc_open_op(lua_State *L);          /* lua_op.c: mma, copies, TMEM, prints */
+void tc_open_launch(lua_State *L);      /* lua_launch.c: methods of a kernel that run it */
+
+/* lua_kern.c: the recording that is open in this state; raises when none is. */
+struct kern *tc_current_kernel(lua_State *L);
+/* The kernel behind a userdata; raises if `arg` is none. */
+struct kern *tc_check_kernel(lua_State *L, int arg);
+
+/* lua_array.c: an array of a device. */
+struct array {
+	struct device *device;
+	enum dtype dtype;
+	int rank;
+	int64_t shape[TC_MAX_RANK];
+	int64_t elements, bytes;
+	uint64_t address;       /* on the device; 0 once freed */
+};
+struct array *tc_check_array(lua_State *L, int arg);
+/* A new, undefined array on the current device; raises on failure. */
+struct array *tc_new_array(lua_State *L, enum dtype t, int rank, const int64_t *shape);
+
+#endif

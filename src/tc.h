@@ -1,0 +1,583 @@
+/*
+ * The one internal header of the core: types and prototypes, grouped by file.
+ * Knows neither Lua nor CUDA.
+ */
+#ifndef TCMMA_TC_H
+#define TCMMA_TC_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TC_MAX_RANK 8
+
+/* ---- util.c: memory, text, errors ------------------------------------------- */
+
+/* Everything a recording or a compilation makes lives in one arena. */
+struct arena {
+	struct arena_block *blocks;
+	size_t used, total;     /* of the current block; bytes in all */
+};
+void *tc_arena_alloc(struct arena *a, size_t size);     /* zeroed, never NULL: fails by longjmp */
+char *tc_arena_strdup(struct arena *a, const char *s);
+char *tc_arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void tc_arena_free(struct arena *a);
+
+struct strbuf {
+	char *text;     /* malloc'ed, NUL-terminated */
+	size_t length, capacity;
+};
+void tc_puts(struct strbuf *b, const char *s);
+void tc_printf(struct strbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void tc_vprintf(struct strbuf *b, const char *fmt, va_list ap);
+void tc_strbuf_free(struct strbuf *b);
+
+struct srcpos {
+	const char *file;       /* NULL: unknown */
+	int line;
+};
+
+enum err_kind {
+	ERR_USER,       /* the caller's mistake */
+	ERR_MEMORY,     /* out of host memory */
+	ERR_INTERNAL    /* ours */
+};
+
+/*
+ * One error slot per entry point.  tc_fail writes the text and jumps to the
+ * tc_protect around it; no Lua call happens between the two.
+ */
+struct err {
+	jmp_buf *jump;
+	enum err_kind kind;
+	struct srcpos pos;      /* where the message points; set before each call */
+	char text[8192];
+};
+_Noreturn void tc_fail(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+_Noreturn void tc_fail_at(struct err *e, struct srcpos pos, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+_Noreturn void tc_fail_internal(struct err *e, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Runs fn(arg); false when it failed, `e` then holds kind, position and text. */
+bool tc_protect(struct err *e, void (*fn)(void *), void *arg);
+/* The arena whose failing allocations jump: set by tc_protect's callers. */
+void tc_arena_errors(struct err *e);
+
+uint64_t tc_hash(const void *data, size_t size, uint64_t seed);
+
+/* ---- dtype.c: element types --------------------------------------------------- */
+
+enum dtype {
+#define DT(id, ...) DT_##id,
+#include "dtype.def"
+	DT_COUNT
+};
+
+struct dtype_info {
+	const char *name, *shortname;   /* "float16", "f16" */
+	int bits;
+	char klass;                     /* 'F', 'I', 'U', 'B' */
+	const char *mlir, *ptx;
+	int tma;
+	const char *npy, *safetensors;
+};
+extern const struct dtype_info tc_dtypes[DT_COUNT];
+int tc_dtype_find(const char *name);    /* long or short name; -1 */
+const char *tc_dtype_nearest(const char *name); /* for "did you mean" */
+
+/*
+ * Conversions of single elements.  `bits` is the element in the low bits.
+ * Round to nearest even; float formats without infinity saturate, as do
+ * integers; the rules are at each definition.
+ */
+uint64_t tc_from_double(enum dtype t, double x);
+double tc_to_double(enum dtype t, uint64_t bits);
+/* Element i of a packed array (sub-byte types: element 0 in the low bits). */
+uint64_t tc_get_element(enum dtype t, const void *data, int64_t i);
+void tc_set_element(enum dtype t, void *data, int64_t i, uint64_t bits);
+int64_t tc_storage_bytes(enum dtype t, int64_t elements);
+
+/* ---- the recorded kernel (kern.c) ---------------------------------------------- */
+
+enum space {
+	SP_GMEM,
+	SP_SMEM,
+	SP_TMEM
+};
+
+/*
+ * A recorded scalar.  Expressions are a graph over leaves; they have no place
+ * in the program and are computed where they are used.  Leaves that depend on
+ * the program's order (loads, reads of variables) are defined by an op.
+ */
+enum val_kind {
+	VAL_CONST,      /* i or f */
+	VAL_EXPR,       /* op over arg[] */
+	VAL_INDEX,      /* the counter of a range */
+	VAL_AXIS,       /* index along a grid or cluster axis: `axis` */
+	VAL_DIM,        /* a named dimension of the arguments: `axis` is its number */
+	VAL_OP          /* result of an op: scalar load, read of a var */
+};
+
+enum val_type {
+	VT_S32,
+	VT_F32,
+	VT_PRED
+};
+
+enum scalar_op {
+	SO_ADD, SO_SUB, SO_MUL, SO_FLOORDIV, SO_MOD, SO_AND, SO_OR, SO_XOR, SO_NOT, SO_NEG,
+	SO_SHL, SO_SHR, SO_DIV,         /* SO_DIV: f32 only */
+	SO_MIN, SO_MAX,
+	SO_LT, SO_LE, SO_GT, SO_GE, SO_EQ, SO_NE,       /* s32 or f32 -> predicate */
+	SO_LAND, SO_LOR, SO_LNOT,       /* predicates */
+	SO_SELECT,                      /* arg[0] ? arg[1] : arg[2] */
+	SO_TO_F32, SO_TO_S32
+};
+
+struct val {
+	int id;
+	enum val_kind kind;
+	enum val_type type;
+	enum scalar_op op;
+	struct val *arg[3];
+	int32_t i;
+	float f;
+	int axis;               /* VAL_AXIS: 0.. grid axes, then cluster axes, as written */
+	struct scope *home;     /* innermost scope that it is defined in */
+	struct op *def;         /* VAL_INDEX: the range; VAL_OP: the op */
+};
+
+/* A size: static, or the named dimension of an argument (size is then -1). */
+struct dim {
+	int64_t size;
+	struct val *value;
+	const char *name;
+};
+
+enum tmem_layout {
+	TML_DEFAULT,            /* row = lane; one element, or 32/bits of them, a column */
+	TML_HALF_LANE,          /* 64 rows, one CTA: layout F of isa.md 4 */
+	TML_M64_COLLECTIVE,
+	TML_SCALES,
+	TML_B_SCALES_M64_COLLECTIVE,
+	TML_SPARSE_METADATA
+};
+
+struct alloc {
+	int id;                 /* order of allocation; GMEM: number of the argument */
+	enum space space;
+	enum dtype dtype;
+	int rank;
+	struct dim shape[TC_MAX_RANK];
+	struct srcpos pos;
+	const char *name;       /* NULL unless opts.name was given */
+	/* SMEM: bytes of the swizzle, 0 = plain row-major ("none") */
+	int swizzle;
+	bool swizzle_given;
+	/* TMEM */
+	bool collective, packed;
+	enum tmem_layout layout;
+	int packing;            /* elements a 32-bit column: 1 or 32 / bits */
+	int columns;            /* 32-bit columns it needs, before rounding */
+	/* aliases share storage: allocations of one union, each in a member group */
+	struct alias_set *alias;
+	int alias_member;
+	/* set by place.c */
+	int64_t offset;         /* SMEM: bytes from the dynamic base; TMEM: column */
+};
+
+struct alias_set {
+	int id, member_count;
+	enum space space;
+};
+
+/*
+ * A view.  The storage has alloc->rank axes; start[] is the first index along
+ * each, and extent[] how many; view dimension d runs along axis[d].  An axis
+ * that no view dimension names was indexed by an integer (extent 1).
+ */
+struct ref {
+	struct alloc *alloc;
+	int rank;
+	struct dim shape[TC_MAX_RANK];  /* of the view, in the view's order */
+	int axis[TC_MAX_RANK];
+	struct val *start[TC_MAX_RANK]; /* per axis; NULL is 0 */
+	struct dim extent[TC_MAX_RANK]; /* per axis */
+	bool transposed;                /* :T() swapped the last two dimensions */
+	struct val *cluster_rank;       /* cluster_ref: the CTA it lives in; NULL: own */
+};
+
+struct barrier {
+	int id;
+	int num_arrivals, num_barriers;
+	bool orders_tensor_core;
+	bool cluster;           /* cluster_barrier: arrivals of every CTA along `axes` */
+	unsigned cluster_axes;  /* bit i: cluster axis i */
+	struct srcpos pos;
+	const char *name;
+	int64_t offset;         /* set by place.c: bytes from the dynamic base */
+};
+
+struct barrier_ref {
+	struct barrier *barrier;        /* NULL: none given */
+	struct val *index;              /* NULL: not indexed */
+	struct val *cluster_rank;
+};
+
+struct role {
+	int id;
+	const char *name;
+	int warps;              /* 32-thread warps in all: a warpgroup is 4 */
+	bool warpgroups;        /* made of whole warpgroups */
+	bool implicit;          /* the one role of a kernel without roles */
+	int max_registers;      /* set_max_registers, 0: not given */
+	struct srcpos pos;
+};
+
+struct var {
+	int id;
+	enum val_type type;     /* of a scalar var */
+	struct frag *frag;      /* initial fragment, NULL: scalar */
+	struct val *init;
+	struct scope *home;
+	struct role *owner;     /* set in a role's block: that role; NULL: shared */
+	struct srcpos pos;
+};
+
+/* A register tile.  Its distribution over threads is chosen by lower_frag.c. */
+struct frag {
+	int id;
+	enum dtype dtype;       /* f32 f16 bf16 s32 u32 i8 ... bool for comparisons */
+	int rank;               /* 0 (splat), 1 or 2 */
+	int shape[2];
+	struct scope *home;
+	struct role *role;
+	struct op *def;
+};
+
+enum op_kind {
+#define OP(id, ...) OP_##id,
+#include "ops.def"
+	OP_COUNT
+};
+
+enum frag_op {
+	FO_ADD, FO_SUB, FO_MUL, FO_DIV, FO_MAX, FO_MIN, FO_AND, FO_OR, FO_XOR, FO_SHL, FO_SHR,
+	FO_NEG, FO_ABS, FO_NOT, FO_EXP2, FO_LOG2, FO_EXP, FO_LOG, FO_RSQRT, FO_SQRT, FO_TANH,
+	FO_LT, FO_LE, FO_GT, FO_GE, FO_EQ, FO_NE, FO_WHERE, FO_FMA
+};
+
+enum reduce_op {
+	RO_SUM, RO_MAX, RO_MIN
+};
+
+/* Payloads.  They are also the arguments of the checks: see check.c. */
+struct range_op { struct val *lo, *hi, *step, *index; struct scope *body; };
+struct loop_op { struct scope *body; };
+struct stop_op { struct val *cond; struct op *loop; };
+struct when_op { struct val *cond; struct scope *then, *otherwise; };
+struct role_op { struct role *role; struct scope *body; };
+
+struct copy_op {        /* COPY_GMEM_TO_SMEM, COPY_SMEM_TO_GMEM */
+	struct ref *src, *dst;
+	struct barrier_ref barrier;
+	unsigned collective_axes;       /* bit i: cluster axis i; 0: none */
+	bool leader_tracked, partitioned;
+	int partition_axis;
+	enum reduce_op reduce;
+	bool has_reduce;
+	bool commit_group;              /* SMEM -> GMEM: close the bulk group, default true */
+};
+struct wait_smem_op { int n; bool read_only; };        /* wait_smem_to_gmem */
+struct mma_op {
+	struct ref *acc, *a, *b;
+	struct barrier_ref barrier;
+	struct val *accumulate;         /* predicate; NULL: true */
+	bool accumulate_const, accumulate_value;        /* a Lua boolean */
+	struct ref *a_scale, *b_scale, *a_sparse_metadata;
+	int collective_axis;            /* cluster axis, -1: none */
+	const char *collective_axis_name;
+};
+struct arrive_op {      /* BARRIER_ARRIVE, COMMIT_ARRIVE */
+	struct barrier_ref barrier;
+	int collective_axis;
+	const char *collective_axis_name;
+};
+struct wait_op { struct barrier_ref barrier; struct val *parity; };
+struct tmem_copy_op { struct ref *src, *dst; int collective_axis; };      /* SMEM -> TMEM */
+struct load_op { struct ref *ref; struct frag *result; };      /* ASYNC_LOAD_TMEM, LOAD */
+struct store_op { struct ref *ref; struct frag *value; };      /* ASYNC_STORE_TMEM, STORE */
+struct load_scalar_op { struct ref *ref; struct val *result; };
+struct store_scalar_op { struct ref *ref; struct val *value; };
+struct var_op { struct var *var; struct val *value; struct frag *frag; };     /* NEW SET GET */
+struct frag_elementwise_op { enum frag_op op; struct frag *arg[3]; struct frag *result; };
+struct frag_cast_op { struct frag *arg, *result; };
+struct frag_full_op { struct val *value; struct frag *result; };
+struct frag_iota_op { int axis; struct frag *result; };
+struct frag_broadcast_op { struct frag *arg; int axis; struct frag *result; };
+struct frag_reduce_op { enum reduce_op op; int axis; struct frag *arg, *result; };
+struct print_op { const char *format; int count; struct val **values; struct frag *frag; };
+struct assert_op { struct val *cond; const char *message; };
+struct registers_op { int count; };
+
+struct op {
+	enum op_kind kind;
+	int id;                 /* order of recording */
+	struct srcpos pos;
+	struct scope *scope;
+	struct op *next;
+	union {
+		struct range_op range;
+		struct loop_op loop;
+		struct stop_op stop;
+		struct when_op when;
+		struct role_op role;
+		struct copy_op copy;
+		struct wait_smem_op wait_smem;
+		struct mma_op mma;
+		struct arrive_op arrive;
+		struct wait_op wait;
+		struct tmem_copy_op tmem_copy;
+		struct load_op load;
+		struct store_op store;
+		struct load_scalar_op load_scalar;
+		struct store_scalar_op store_scalar;
+		struct var_op var;
+		struct frag_elementwise_op elementwise;
+		struct frag_cast_op cast;
+		struct frag_full_op full;
+		struct frag_iota_op iota;
+		struct frag_broadcast_op broadcast;
+		struct frag_reduce_op reduce;
+		struct print_op print;
+		struct assert_op assertion;
+		struct registers_op registers;
+	} u;
+};
+
+enum scope_kind {
+	SC_ROOT,
+	SC_RANGE,
+	SC_LOOP,
+	SC_THEN,
+	SC_ELSE,
+	SC_ROLE
+};
+
+struct scope {
+	enum scope_kind kind;
+	int depth;
+	struct scope *parent;
+	struct op *owner;       /* NULL for the root */
+	struct role *role;      /* set for a role block and all inside it */
+	struct op *first, *last;
+	int count;
+	bool closed;            /* its callback has returned */
+};
+
+struct ptrvec {
+	void **item;
+	int count, capacity;
+};
+
+struct kern {
+	struct arena arena;
+	struct err err;
+	const char *name;
+	struct srcpos pos;
+	/* arguments */
+	int arg_count;
+	struct ref **args;
+	int dim_count;                  /* named dimensions, in order of appearance */
+	const char **dim_names;
+	struct val **dim_values;
+	/* grid: static sizes, or -1 where a function gives them at launch */
+	int grid_rank, cluster_rank;
+	int64_t grid[TC_MAX_RANK], cluster[3];
+	const char *grid_names[TC_MAX_RANK], *cluster_names[3];
+	/* recording */
+	struct scope *root, *current;
+	struct ptrvec allocs, barriers, roles, vars, aliases;   /* in order of creation */
+	int op_count, val_count, frag_count;
+	struct op *roleless_op;         /* first op that made the kernel role-less */
+	struct role *implicit_role;     /* its role, NULL: none yet */
+	bool finished;
+	bool profile;
+	const char *target;             /* "sm_100a" or NULL: the device's */
+};
+
+/*
+ * kern.c.  tc_kern_* that take a payload check it (check.c) and append the op;
+ * on failure they jump and the recording is as it was.
+ */
+struct kern *tc_kern_new(const char *name);     /* NULL: out of memory */
+void tc_kern_free(struct kern *k);
+struct op *tc_kern_append(struct kern *k, enum op_kind kind);   /* into the current scope */
+struct scope *tc_kern_open(struct kern *k, enum scope_kind kind, struct op *owner,
+                           struct role *role);
+void tc_kern_close(struct kern *k);             /* back to the parent scope */
+struct val *tc_val_const(struct kern *k, int32_t i);
+struct val *tc_val_float(struct kern *k, float f);
+/* Folds constants and simplifies; operands must be visible here. */
+struct val *tc_val_expr(struct kern *k, enum scalar_op op, struct val *a, struct val *b,
+                        struct val *c);
+bool tc_val_is_const(const struct val *v, int64_t *value);      /* NULL counts as 0 */
+/* Largest power of two (up to 2^16) that surely divides v. */
+int tc_val_divisor(const struct val *v);
+bool tc_scope_encloses(const struct scope *outer, const struct scope *inner);
+/* Fails with the user's position when v is not defined at the current place. */
+void tc_val_usable(struct kern *k, const struct val *v);
+void tc_frag_usable(struct kern *k, const struct frag *f);
+struct ref *tc_ref_whole(struct kern *k, struct alloc *a);
+
+/* ---- print.c: objects and values as text ----------------------------------------- */
+
+void tc_print_shape(struct strbuf *b, const struct dim *shape, int rank);   /* (128, 64) */
+const char *tc_shape_text(struct kern *k, const struct ref *r);     /* in the arena */
+const char *tc_ref_text(struct kern *k, const struct ref *r);       /* one line, true */
+const char *tc_val_text(struct kern *k, const struct val *v);
+void tc_print_op(struct strbuf *b, struct kern *k, const struct op *op);    /* one line */
+void tc_print_ops(struct strbuf *b, struct kern *k);                /* the scope tree */
+
+/* ---- check*.c: is this call legal? -------------------------------------------------- */
+
+void tc_check_alloc(struct kern *k, struct alloc *a, bool packed_given, bool layout_given,
+                    bool collective_given);     /* completes swizzle, packing, columns */
+void tc_check_mma(struct kern *k, struct mma_op *m);
+void tc_check_commit_arrive(struct kern *k, struct arrive_op *a);
+void tc_check_barrier(struct kern *k, const struct barrier *b);
+void tc_check_arrive(struct kern *k, struct arrive_op *a);
+void tc_check_wait(struct kern *k, struct wait_op *w);
+void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c);
+void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c);
+void tc_check_tmem_copy(struct kern *k, enum op_kind kind, struct tmem_copy_op *c);
+void tc_check_async_load_tmem(struct kern *k, struct load_op *l);
+void tc_check_async_store_tmem(struct kern *k, struct store_op *s);
+void tc_check_load(struct kern *k, struct load_op *l);
+void tc_check_store(struct kern *k, struct store_op *s);
+void tc_check_alias(struct kern *k, struct ref **members, int count);
+/* One index of a view: integer or recorded value (is_slice false), or a slice. */
+struct index {
+	bool is_slice, is_all;
+	struct val *start;
+	int64_t size;
+	int64_t step;
+};
+void tc_check_index(struct kern *k, const struct ref *r, const struct index *index, int count);
+void tc_check_transpose(struct kern *k, const struct ref *r);
+void tc_check_barrier_index(struct kern *k, const struct barrier *b, const struct val *index);
+
+/* ---- target.c: what a target has ---------------------------------------------------- */
+
+struct target {
+	const char *name;               /* "sm_100a" */
+	int sm;                         /* 100 */
+	const char *ptx_version;        /* lowest that the target accepts */
+	int64_t smem_limit;             /* bytes a block may use */
+	int tmem_columns;               /* 0: none */
+	int max_threads, registers;     /* a block; 32-bit registers a block */
+	const struct target_ops *ops;   /* lower.c: how this target carries out an op */
+};
+const struct target *tc_target_find(const char *name);  /* NULL: unknown */
+const struct target *const *tc_targets(void);           /* NULL-terminated */
+
+/* ---- verify.c, and the passes: see compile.h ------------------------------------------ */
+
+/* What only the whole kernel shows; the message points at the op's line. */
+void tc_verify(struct kern *k, const struct target *t);
+
+/* One launch parameter of the emitted kernel, filled from the user's arrays. */
+enum param_kind {
+	PARAM_TENSORMAP,
+	PARAM_POINTER,
+	PARAM_DIM       /* u32: a named dimension */
+};
+struct param {
+	enum param_kind kind;
+	int arg;                /* PARAM_DIM: number of the named dimension */
+	/*
+	 * PARAM_TENSORMAP: innermost first.  Map dimension i runs along axis[i] of
+	 * the argument; collapsed[i] further axes, slower ones, are merged into it.
+	 */
+	int rank;
+	int axis[5], collapsed[5];
+	uint32_t box[5];
+	int swizzle;            /* bytes: 0, 32, 64, 128 */
+	enum dtype dtype;
+};
+
+struct program_symbol {
+	char space;             /* 's' SMEM, 't' TMEM, 'b' barrier */
+	uint32_t address, size;
+	const char *name;
+};
+struct program_line {
+	uint32_t ptx_line, line;
+	const char *file;
+};
+struct program_info {
+	int threads, warps;
+	int64_t smem_bytes;
+	int tmem_columns, barrier_count, named_barriers;
+	const char *text;       /* roles, allocations, barriers: for k:info and dumps */
+};
+
+/* A compiled kernel: text and what a launch needs.  Lives in its own arena. */
+struct program {
+	struct arena arena;
+	const struct target *target;
+	const char *ptx;
+	size_t ptx_length;
+	const char *entry;
+	uint32_t block[3], cluster[3];
+	uint32_t smem;          /* dynamic bytes */
+	int param_count;
+	struct param *params;
+	int symbol_count;
+	struct program_symbol *symbols;
+	int line_count;
+	struct program_line *lines;
+	struct program_info info;
+};
+/* verify, lower, roles, place, emit.  Fails by tc_fail on k->err. */
+struct program *tc_compile(struct kern *k, const struct target *t);
+void tc_program_free(struct program *p);
+/* The kernel after a pass, "record" "roles" "lower" "place" as text. */
+void tc_dump(struct strbuf *b, struct kern *k, const struct target *t, const char *pass);
+
+/* ---- dev.c: where arrays live and kernels run -------------------------------------------- */
+
+struct tensormap {      /* arguments of cuTensorMapEncodeTiled, innermost first */
+	int type, rank;
+	uint64_t address;
+	uint64_t dims[5], strides[5];   /* elements; bytes, strides[i] of dims[i + 1] */
+	uint32_t box[5], element_strides[5];
+	int interleave, swizzle, l2_promotion, oob_fill;        /* the driver's enumerators */
+};
+
+struct launch_param {
+	bool is_tensormap;
+	struct tensormap map;
+	uint8_t bytes[128];
+	uint32_t size;          /* of bytes */
+};
+
+struct launch {
+	const char *ptx;        /* NUL-terminated */
+	size_t ptx_length;
+	const char *entry, *name;       /* entry in the PTX; the user's name */
+	uint32_t grid[3], block[3], cluster[3], smem;
+	int param_count;
+	const struct launch_param *params;
+	int symbol_count, line_count;
+	const struct program_symbol *symbols;
+	const struct program_line *lines;
+	void **cache;           /* a slot of the caller's: the loaded module on this device */
+};
+
+struct device;
+struct device_ops;
+#endif
