@@ -1,22 +1,48 @@
-# tcmma: `make` builds, `make demo` and `make check` are README's two commands.
+# tcmma.  `make demo` and `make check` are README's two commands; `make help` lists the rest.
 
 BUILD ?= build
 CC ?= gcc
 LUA ?= lua5.4
-LUA_INCDIR ?= $(firstword $(wildcard /usr/include/lua5.4 /usr/local/include/lua5.4 /usr/local/include) /usr/include)
+LUA_INCDIR ?= $(firstword $(wildcard /usr/include/lua5.4 /usr/local/include/lua5.4) /usr/local/include)
+PREFIX ?= /usr/local
+INST_LIBDIR ?= $(PREFIX)/lib/lua/5.4
+INST_LUADIR ?= $(PREFIX)/share/lua/5.4
 OPT ?= -O2
 WARN ?= -Wall -Wextra -Werror
 CFLAGS ?= $(OPT)
+# -ffp-contract=off: the emulator's results must not depend on the host having FMA.
 override CFLAGS += -std=c11 -D_GNU_SOURCE $(WARN) -fPIC -fvisibility=hidden \
   -ffp-contract=off -fno-strict-aliasing -MMD -MP
 LDLIBS = -lm -ldl -lpthread
 
 SRC := $(wildcard src/*.c)
 EMU := $(wildcard src/emu/*.c)
+UNIT := $(wildcard spec/c/*.c)
+LUASRC := $(wildcard lua/tcmma/*.lua)
 OBJ := $(SRC:src/%.c=$(BUILD)/obj/%.o)
 EMUOBJ := $(EMU:src/emu/%.c=$(BUILD)/obj/emu/%.o)
+UNITBIN := $(UNIT:spec/c/%.c=$(BUILD)/%)
+
+PATHS = LUA_PATH="$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;" \
+  LUA_CPATH="$(CURDIR)/$(BUILD)/?.so;;"
 
 all: $(BUILD)/tcmma/core.so
+
+help:
+	@echo "all         build $(BUILD)/tcmma/core.so"
+	@echo "demo        install what is missing, build, run the matmul ladder on the emulator"
+	@echo "check       install what is missing, build, run every spec"
+	@echo "lint        gcc and clang without warnings, clang-format, luacheck"
+	@echo "asan        every spec under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "valgrind    the C unit programs and a short session under valgrind"
+	@echo "fuzz        the PTX parser and the API with random input (FUZZ_SECONDS=60)"
+	@echo "soak        the slow specs"
+	@echo "bench       speed of the emulator, of recording and of require"
+	@echo "check-gpu   the specs that need a GPU"
+	@echo "docs        docs/reference.md, lua/tcmma/meta.lua and docs/errors.md from the sources"
+	@echo "format      clang-format on all C files"
+	@echo "install     into PREFIX ($(PREFIX))"
+	@echo "env         print the variables that make require 'tcmma' work from this tree"
 
 $(BUILD)/tcmma/core.so: $(OBJ) $(BUILD)/libtcmma-emu.a
 	@mkdir -p $(@D)
@@ -28,18 +54,76 @@ $(BUILD)/libtcmma-emu.a: $(EMUOBJ)
 
 $(BUILD)/obj/%.o: src/%.c
 	@mkdir -p $(@D)
+	@test -e $(LUA_INCDIR)/lua.h || { echo "lua.h of Lua 5.4 was not found: apt-get install liblua5.4-dev, or set LUA_INCDIR"; exit 1; }
 	$(CC) $(CPPFLAGS) $(CFLAGS) -I$(LUA_INCDIR) -c -o $@ $<
 
 $(BUILD)/obj/emu/%.o: src/emu/%.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
+# Programs that test the emulator's library alone.
+$(BUILD)/%: spec/c/%.c $(BUILD)/libtcmma-emu.a
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -Isrc -o $@ $< $(BUILD)/libtcmma-emu.a $(LDLIBS)
+
+unit: $(UNITBIN)
+
+setup:
+	@sh tools/setup.sh build
+
+setup-check:
+	@sh tools/setup.sh check
+
+demo: setup
+	@$(MAKE) --no-print-directory all
+	@$(PATHS) $(LUA) examples/ladder.lua
+
+check: setup-check
+	@$(MAKE) --no-print-directory all unit
+	@$(PATHS) BUILD=$(BUILD) LUA=$(LUA) sh tools/check.sh
+
+check-gpu: all
+	@$(PATHS) BUILD=$(BUILD) LUA=$(LUA) TAGS=gpu sh tools/check.sh
+
+soak: all unit
+	@$(PATHS) BUILD=$(BUILD) LUA=$(LUA) TAGS=slow sh tools/check.sh
+
+lint:
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)-gcc CC=gcc all unit
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)-clang CC=clang all unit
+	clang-format --dry-run -Werror $(SRC) $(EMU) $(UNIT) $(wildcard src/*.h src/emu/*.h)
+	luacheck -q lua spec examples tools
+
+SANITIZE = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+asan:
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)-asan OPT="$(SANITIZE)" LDFLAGS="-fsanitize=address,undefined" all unit
+	@LUA_PATH="$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(BUILD)-asan/?.so;;" \
+	  BUILD=$(BUILD)-asan LUA=$(LUA) SANITIZED=1 sh tools/check.sh
+
+valgrind: all unit
+	@$(PATHS) BUILD=$(BUILD) LUA=$(LUA) sh tools/valgrind.sh
+
+bench: all unit
+	@$(PATHS) BUILD=$(BUILD) LUA=$(LUA) $(LUA) bench/run.lua
+
+docs: all
+	@$(PATHS) $(LUA) tools/docs.lua
+	@$(LUA) tools/errors.lua
+
+format:
+	clang-format -i $(SRC) $(EMU) $(UNIT) $(wildcard src/*.h src/emu/*.h)
+
+install: all
+	install -d $(DESTDIR)$(INST_LIBDIR)/tcmma $(DESTDIR)$(INST_LUADIR)/tcmma
+	install -m 755 $(BUILD)/tcmma/core.so $(DESTDIR)$(INST_LIBDIR)/tcmma/core.so
+	install -m 644 $(LUASRC) $(DESTDIR)$(INST_LUADIR)/tcmma
+
 env:
-	@echo 'export LUA_PATH="$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(BUILD)/?.so;;"'
+	@echo 'export $(PATHS)'
 
 clean:
 	rm -rf $(BUILD)
 
 -include $(OBJ:.o=.d) $(EMUOBJ:.o=.d)
 
-.PHONY: all env clean
+.PHONY: all help unit setup setup-check demo check check-gpu soak lint asan valgrind bench docs \
+  format install env clean
