@@ -1,0 +1,47 @@
+-- What the matmul examples share: sizes from the command line, random normal inputs, and the
+-- comparison with a product computed in double precision.
+local tc = require "tcmma"
+
+local support = {}
+
+-- True when the file that calls this is the program itself and was not loaded by another one.
+function support.is_program()
+   local source = debug.getinfo(2, "S").source
+   return arg ~= nil and arg[0] ~= nil and source == "@" .. arg[0]
+end
+
+-- M, N and K from the command line, or the given defaults.
+function support.sizes(M, N, K)
+   return math.tointeger(arg[1] or M), math.tointeger(arg[2] or N), math.tointeger(arg[3] or K)
+end
+
+-- Runs kernel(a, b, [bias,] out) on random normal data and compares each element with the double
+-- precision product. Returns a table: seconds, error (largest absolute), relative (root mean
+-- square of the error over that of the result) and ok.
+function support.check(kernel, M, N, K, options)
+   options = options or {}
+   local dtype = options.dtype or tc.float16
+   local a = tc.randn({ M, K }, dtype, { seed = 1 })
+   local b = tc.randn({ K, N }, dtype, { seed = 2 })
+   local out = tc.empty({ M, N }, dtype)
+   local bias = options.bias and tc.randn({ N }, tc.float32, { seed = 3 })
+   local arrays = bias and { a, b, bias, out } or { a, b, out }
+   kernel(table.unpack(arrays)) -- the first call compiles
+   local start = tc.clock()
+   kernel(table.unpack(arrays))
+   tc.device():synchronize()
+   local seconds = tc.clock() - start
+   local expected = tc.reference.matmul(a, b, { bias = bias, relu = options.relu })
+   local ok, report = tc.allclose(out, expected, { rtol = 2e-3, atol = 2e-2 })
+   return { ok = ok, seconds = seconds, error = report.max_abs_error, relative = report.relative_rms }
+end
+
+-- Prints the outcome of support.check and ends the program with status 1 if it was wrong.
+function support.report(name, M, N, K, result)
+   print(("%-28s %dx%dx%d on %s: largest error %.2e, relative %.2e, %.1f ms: %s"):format(name, M, N, K,
+      tc.device().name, result.error, result.relative, result.seconds * 1e3,
+      result.ok and "correct" or "WRONG"))
+   if not result.ok then os.exit(1) end
+end
+
+return support
