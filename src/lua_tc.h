@@ -53,9 +53,13 @@ struct tc_function {
  * `owner` ("tcmma", "tcmma.array") files their documentation. */
 void tc_functions(lua_State *L, const char *owner, const struct tc_function *list);
 /* Makes the metatable of a class: methods in __index (a plain table), meta in the
- * metatable itself.  `doc` describes the class.  Leaves nothing on the stack. */
+ * metatable itself.  An __index function in `meta` replaces the table; every function
+ * of `meta` has the table of methods as upvalue 1, and the metatable as __methods.
+ * `doc` describes the class.  Leaves nothing on the stack. */
 void tc_class(lua_State *L, const char *name, const char *doc, const struct tc_function *methods,
               const luaL_Reg *meta);
+/* documentation() -> sequence of {owner=, name=, doc=, value=}; a class has no name. */
+int tc_documentation(lua_State *L);
 /* New userdata of a class, zeroed, with n user values. */
 void *tc_new_object(lua_State *L, const char *name, size_t size, int uservalues);
 /* Like luaL_checkudata, but a wrong self names `method` and the colon. */

@@ -1,0 +1,592 @@
+/*
+ * Helpers of the border: classes and their documentation, error positions,
+ * arguments and options tables.
+ */
+#include "lua_tc.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Keys of the registry. */
+#define DOCUMENTED    "tcmma.documented" /* sequence of owner, list, doc pointers */
+#define OWN_DIRECTORY "tcmma.directory"  /* "lua/tcmma/", false: not found */
+#define FILES         "tcmma.files"      /* names of source files, kept for srcpos */
+
+/* ---- documentation ---------------------------------------------------------- */
+
+/*
+ * All three are static data of the module, so that pointers are enough and
+ * loading the module copies no text.
+ */
+static void document(lua_State *L, const char *owner, const struct tc_function *list,
+		     const char *doc)
+{
+	luaL_getsubtable(L, LUA_REGISTRYINDEX, DOCUMENTED);
+	lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
+	lua_pushlightuserdata(L, (void *)owner);
+	lua_rawseti(L, -2, n + 1);
+	lua_pushlightuserdata(L, (void *)list);
+	lua_rawseti(L, -2, n + 2);
+	lua_pushlightuserdata(L, (void *)doc);
+	lua_rawseti(L, -2, n + 3);
+	lua_pop(L, 1);
+}
+
+static void *pointer_at(lua_State *L, lua_Integer i)
+{
+	lua_rawgeti(L, -1, i);
+	void *p = lua_touserdata(L, -1);
+	lua_pop(L, 1);
+	return p;
+}
+
+/* The entry of a C function, and whose it is; NULL if it is not registered. */
+static const struct tc_function *find_function(lua_State *L, lua_CFunction f, const char **owner)
+{
+	const struct tc_function *found = NULL;
+	luaL_getsubtable(L, LUA_REGISTRYINDEX, DOCUMENTED);
+	lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
+	for (lua_Integer i = 1; i < n && !found; i += 3) {
+		const struct tc_function *list = pointer_at(L, i + 1);
+		for (; list && list->name && !found; list++) {
+			if (list->function == f) {
+				found = list;
+				*owner = pointer_at(L, i);
+			}
+		}
+	}
+	lua_pop(L, 1);
+	return found;
+}
+
+static void push_entry(lua_State *L, const char *owner, const char *name, const char *doc)
+{
+	lua_createtable(L, 0, 4);
+	lua_pushstring(L, owner);
+	lua_setfield(L, -2, "owner");
+	lua_pushstring(L, doc ? doc : "");
+	lua_setfield(L, -2, "doc");
+	if (name) {
+		lua_pushstring(L, name);
+		lua_setfield(L, -2, "name");
+	}
+}
+
+int tc_documentation(lua_State *L)
+{
+	lua_Integer count = 0;
+	lua_newtable(L);
+	luaL_getsubtable(L, LUA_REGISTRYINDEX, DOCUMENTED);
+	lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
+	for (lua_Integer i = 1; i < n; i += 3) {
+		const char *owner = pointer_at(L, i);
+		const struct tc_function *list = pointer_at(L, i + 1);
+		const char *doc = pointer_at(L, i + 2);
+		if (doc) {
+			push_entry(L, owner, NULL, doc);
+			lua_rawseti(L, -3, ++count);
+		}
+		for (; list && list->name; list++) {
+			push_entry(L, owner, list->name, list->doc);
+			lua_pushcfunction(L, list->function);
+			lua_setfield(L, -2, "value");
+			lua_rawseti(L, -3, ++count);
+		}
+	}
+	lua_pop(L, 1);
+	return 1;
+}
+
+void tc_functions(lua_State *L, const char *owner, const struct tc_function *list)
+{
+	document(L, owner, list, NULL);
+	for (; list->name; list++) {
+		lua_pushcfunction(L, list->function);
+		lua_setfield(L, -2, list->name);
+	}
+}
+
+void tc_class(lua_State *L, const char *name, const char *doc, const struct tc_function *methods,
+	      const luaL_Reg *meta)
+{
+	static const struct tc_function none[] = {{NULL, NULL, NULL}};
+
+	luaL_newmetatable(L, name);
+	document(L, name, NULL, doc);
+	lua_newtable(L);
+	tc_functions(L, name, methods ? methods : none);
+	lua_pushvalue(L, -1);
+	lua_setfield(L, -3, "__index");
+	lua_pushvalue(L, -1);
+	lua_setfield(L, -3, "__methods");
+	if (meta) {
+		lua_pushvalue(L, -2);
+		lua_insert(L, -2);
+		luaL_setfuncs(L, meta, 1);
+		lua_pop(L, 1);
+	} else {
+		lua_pop(L, 1);
+	}
+	lua_pop(L, 1);
+}
+
+/* ---- positions and errors ----------------------------------------------------- */
+
+/* Pushes the directory of tcmma's own Lua files ("lua/tcmma/"), or false. */
+static void push_own_directory(lua_State *L)
+{
+	if (lua_getfield(L, LUA_REGISTRYINDEX, OWN_DIRECTORY) != LUA_TNIL)
+		return;
+	lua_pop(L, 1);
+	int top = lua_gettop(L);
+	const char *path = NULL;
+	if (luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE) &&
+	    lua_getfield(L, -1, LUA_LOADLIBNAME) == LUA_TTABLE &&
+	    lua_getfield(L, -1, "searchpath") == LUA_TFUNCTION) {
+		lua_pushliteral(L, "tcmma");
+		lua_getfield(L, -3, "path");
+		if (lua_pcall(L, 2, 1, 0) == LUA_OK)
+			path = lua_tostring(L, -1);
+	}
+	const char *slash = path ? strrchr(path, '/') : NULL;
+	if (slash)
+		lua_pushlstring(L, path, (size_t)(slash - path) + 1);
+	else
+		lua_pushboolean(L, 0);
+	lua_replace(L, top + 1);
+	lua_settop(L, top + 1);
+	lua_pushvalue(L, -1);
+	lua_setfield(L, LUA_REGISTRYINDEX, OWN_DIRECTORY);
+}
+
+/* "=tcmma/..." is the name of our files in a program that has them built in. */
+static bool is_own_source(const char *source, const char *directory)
+{
+	if (strncmp(source, "=tcmma/", 7) == 0)
+		return true;
+	size_t n = directory ? strlen(directory) : 0;
+	return n && source[0] == '@' && strncmp(source + 1, directory, n) == 0;
+}
+
+/* A copy of the text that lives as long as the state. */
+static const char *keep_text(lua_State *L, const char *text)
+{
+	luaL_getsubtable(L, LUA_REGISTRYINDEX, FILES);
+	lua_pushstring(L, text);
+	lua_pushvalue(L, -1);
+	if (lua_rawget(L, -3) == LUA_TNIL) {
+		lua_pop(L, 1);
+		lua_pushvalue(L, -1);
+		lua_pushvalue(L, -1);
+		lua_rawset(L, -4);
+	}
+	const char *kept = lua_tostring(L, -1);
+	lua_pop(L, lua_type(L, -2) == LUA_TSTRING ? 3 : 2);
+	return kept;
+}
+
+void tc_position(lua_State *L, struct srcpos *pos)
+{
+	lua_Debug ar;
+
+	luaL_checkstack(L, 8, "for an error position");
+	pos->file = NULL;
+	pos->line = 0;
+	push_own_directory(L);
+	const char *directory = lua_tostring(L, -1);
+	for (int level = 0; lua_getstack(L, level, &ar); level++) {
+		lua_getinfo(L, "Sl", &ar);
+		if (ar.currentline > 0 && !is_own_source(ar.source, directory)) {
+			pos->file = keep_text(L, ar.short_src);
+			pos->line = ar.currentline;
+			break;
+		}
+	}
+	lua_pop(L, 1);
+}
+
+static const char *push_vformat(lua_State *L, const char *fmt, va_list ap)
+{
+	va_list again;
+	luaL_Buffer b;
+
+	va_copy(again, ap);
+	int n = vsnprintf(NULL, 0, fmt, again);
+	va_end(again);
+	char *text = luaL_buffinitsize(L, &b, (size_t)n + 1);
+	vsnprintf(text, (size_t)n + 1, fmt, ap);
+	luaL_pushresultsize(&b, (size_t)n);
+	return lua_tostring(L, -1);
+}
+
+/* Raises the string on top of the stack at a position. */
+static int raise_at(lua_State *L, const struct srcpos *pos)
+{
+	if (pos->file) {
+		lua_pushfstring(L, "%s:%d: ", pos->file, pos->line);
+		lua_insert(L, -2);
+		lua_concat(L, 2);
+	}
+	return lua_error(L);
+}
+
+static int raise_here(lua_State *L)
+{
+	struct srcpos pos;
+	tc_position(L, &pos);
+	return raise_at(L, &pos);
+}
+
+int tc_error(lua_State *L, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	push_vformat(L, fmt, ap);
+	va_end(ap);
+	return raise_here(L);
+}
+
+int tc_argerror(lua_State *L, int arg, const char *fmt, ...)
+{
+	lua_Debug ar;
+	const struct tc_function *entry = NULL;
+	const char *owner = NULL;
+	va_list ap;
+
+	va_start(ap, fmt);
+	const char *text = push_vformat(L, fmt, ap);
+	va_end(ap);
+	if (!lua_getstack(L, 0, &ar)) {
+		lua_pushfstring(L, "bad argument #%d (%s)", arg, text);
+		return raise_here(L);
+	}
+	lua_getinfo(L, "nf", &ar);
+	if (lua_iscfunction(L, -1))
+		entry = find_function(L, lua_tocfunction(L, -1), &owner);
+	const char *name = entry ? entry->name : ar.name ? ar.name : "?";
+	if (strcmp(ar.namewhat, "method") == 0 && --arg == 0)
+		lua_pushfstring(L, "calling '%s' on bad self (%s)", name, text);
+	else
+		lua_pushfstring(L, "bad argument #%d to '%s' (%s)", arg, name, text);
+	return raise_here(L);
+}
+
+int tc_raise(lua_State *L, struct err *e)
+{
+	switch (e->kind) {
+	case ERR_USER:
+		lua_pushstring(L, e->text);
+		break;
+	case ERR_MEMORY:
+		lua_pushfstring(L, "not enough memory%s%s", e->text[0] ? ": " : "", e->text);
+		break;
+	case ERR_INTERNAL:
+		if (strncmp(e->text, "internal error", 14) == 0)
+			lua_pushstring(L, e->text);
+		else
+			lua_pushfstring(L, "internal error: %s", e->text);
+		break;
+	}
+	return raise_at(L, &e->pos);
+}
+
+void tc_call(lua_State *L, struct err *e, void (*fn)(void *), void *arg)
+{
+	tc_position(L, &e->pos);
+	if (!tc_protect(e, fn, arg))
+		tc_raise(L, e);
+}
+
+int tc_failure(lua_State *L, const char *code, const char *fmt, ...)
+{
+	va_list ap;
+	lua_pushnil(L);
+	va_start(ap, fmt);
+	push_vformat(L, fmt, ap);
+	va_end(ap);
+	lua_pushstring(L, code);
+	return 3;
+}
+
+/* ---- objects -------------------------------------------------------------------- */
+
+void *tc_new_object(lua_State *L, const char *name, size_t size, int uservalues)
+{
+	void *object = lua_newuserdatauv(L, size, uservalues);
+	memset(object, 0, size);
+	luaL_setmetatable(L, name);
+	return object;
+}
+
+void *tc_test_object(lua_State *L, int arg, const char *name)
+{
+	return luaL_testudata(L, arg, name);
+}
+
+/* The name of the running function if it is a method of that class. */
+static const char *running_method(lua_State *L, const char *class_name)
+{
+	lua_Debug ar;
+	const char *owner = NULL;
+	const struct tc_function *entry = NULL;
+
+	if (!lua_getstack(L, 0, &ar))
+		return NULL;
+	lua_getinfo(L, "f", &ar);
+	if (lua_iscfunction(L, -1))
+		entry = find_function(L, lua_tocfunction(L, -1), &owner);
+	lua_pop(L, 1);
+	return entry && strcmp(owner, class_name) == 0 ? entry->name : NULL;
+}
+
+void *tc_check_object(lua_State *L, int arg, const char *name)
+{
+	void *object = luaL_testudata(L, arg, name);
+	if (object)
+		return object;
+	const char *method = arg == 1 ? running_method(L, name) : NULL;
+	const char *got = tc_describe(L, arg);
+	const char *noun = strchr(name, '.') ? strchr(name, '.') + 1 : name;
+	if (method)
+		tc_error(L, "calling '%s' on bad self (%s expected, got %s); call it as %s:%s(...)",
+			 method, name, got, noun, method);
+	tc_argerror(L, arg, "%s expected, got %s", name, got);
+	return NULL;
+}
+
+static const char *describe_object(lua_State *L, int index)
+{
+	const char *text = luaL_tolstring(L, index, NULL);
+	if (luaL_getmetafield(L, index, "__name") != LUA_TSTRING)
+		return text;
+	const char *name = lua_tostring(L, -1);
+	size_t n = strlen(name);
+	if (strncmp(text, name, n) == 0 && text[n] == ' ')
+		lua_pushfstring(L, "%s (%s)", name, text + n + 1);
+	else if (strncmp(text, name, n) == 0)
+		lua_pushstring(L, name);
+	else
+		lua_pushfstring(L, "%s (%s)", name, text);
+	return lua_tostring(L, -1);
+}
+
+/* The text stays on the stack. */
+const char *tc_describe(lua_State *L, int index)
+{
+	luaL_checkstack(L, 6, "for a description");
+	index = lua_absindex(L, index);
+	switch (lua_type(L, index)) {
+	case LUA_TNUMBER:
+		lua_pushvalue(L, index);
+		return lua_pushfstring(L, "%s %s", lua_isinteger(L, index) ? "integer" : "number",
+				       lua_tostring(L, -1));
+	case LUA_TSTRING: {
+		size_t length;
+		const char *s = lua_tolstring(L, index, &length);
+		if (length <= 40)
+			return lua_pushfstring(L, "string \"%s\"", s);
+		lua_pushlstring(L, s, 37);
+		return lua_pushfstring(L, "string \"%s...\"", lua_tostring(L, -1));
+	}
+	case LUA_TBOOLEAN:
+		return lua_pushfstring(L, "boolean %s", lua_toboolean(L, index) ? "true" : "false");
+	case LUA_TUSERDATA:
+		return describe_object(L, index);
+	default:
+		return lua_pushstring(L, luaL_typename(L, index));
+	}
+}
+
+/* ---- near misses ------------------------------------------------------------------ */
+
+#define LONGEST_WORD 63
+
+/* Edits (insert, delete, replace, swap neighbours) between two words, case ignored. */
+static int edit_distance(const char *a, const char *b)
+{
+	size_t n = strlen(a), m = strlen(b);
+	int row[3][LONGEST_WORD + 2];
+
+	if (n > LONGEST_WORD || m > LONGEST_WORD)
+		return INT_MAX;
+	for (size_t j = 0; j <= m; j++)
+		row[0][j] = (int)j;
+	for (size_t i = 1; i <= n; i++) {
+		int *older = row[(i + 1) % 3], *before = row[(i + 2) % 3], *now = row[i % 3];
+		now[0] = (int)i;
+		for (size_t j = 1; j <= m; j++) {
+			int ca = tolower((unsigned char)a[i - 1]);
+			int cb = tolower((unsigned char)b[j - 1]);
+			int best = before[j - 1] + (ca != cb);
+			best = before[j] + 1 < best ? before[j] + 1 : best;
+			best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
+			if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
+			    cb == tolower((unsigned char)a[i - 2]) && older[j - 2] + 1 < best)
+				best = older[j - 2] + 1;
+			now[j] = best;
+		}
+	}
+	return row[n % 3][m];
+}
+
+const char *tc_nearest(const char *word, const char *const *list)
+{
+	const char *nearest = NULL;
+	int best = 1 + (int)strlen(word) / 4;
+
+	for (; *list; list++) {
+		int distance = edit_distance(word, *list);
+		if (distance <= best && (!nearest || distance < best)) {
+			best = distance;
+			nearest = *list;
+		}
+	}
+	return nearest;
+}
+
+/* ---- arguments and options --------------------------------------------------------- */
+
+static int unknown_option(lua_State *L, int arg, const char *key, const char *const *names)
+{
+	const char *near = tc_nearest(key, names);
+	if (near)
+		return tc_argerror(L, arg, "unknown option '%s' (did you mean '%s'?)", key, near);
+	luaL_Buffer b;
+	luaL_buffinit(L, &b);
+	for (const char *const *name = names; *name; name++) {
+		luaL_addstring(&b, name == names ? "" : ", ");
+		luaL_addstring(&b, *name);
+	}
+	luaL_pushresult(&b);
+	return tc_argerror(L, arg, "unknown option '%s' (options: %s)", key,
+			   names[0] ? lua_tostring(L, -1) : "none");
+}
+
+bool tc_options(lua_State *L, int arg, const char *const *names)
+{
+	if (lua_isnoneornil(L, arg))
+		return false;
+	if (!lua_istable(L, arg)) {
+		tc_argerror(L, arg, "options table expected, got %s", tc_describe(L, arg));
+		return false;
+	}
+	lua_pushnil(L);
+	while (lua_next(L, arg)) {
+		lua_pop(L, 1);
+		if (lua_type(L, -1) != LUA_TSTRING)
+			tc_argerror(L, arg, "names of options are strings, got %s",
+				    tc_describe(L, -1));
+		const char *key = lua_tostring(L, -1);
+		const char *const *name = names;
+		while (*name && strcmp(*name, key) != 0)
+			name++;
+		if (!*name)
+			unknown_option(L, arg, key, names);
+	}
+	return true;
+}
+
+bool tc_option_push(lua_State *L, int arg, const char *name)
+{
+	if (!lua_istable(L, arg))
+		return false;
+	if (lua_getfield(L, arg, name) != LUA_TNIL)
+		return true;
+	lua_pop(L, 1);
+	return false;
+}
+
+bool tc_option_boolean(lua_State *L, int arg, const char *name, bool standard)
+{
+	if (!tc_option_push(L, arg, name))
+		return standard;
+	if (!lua_isboolean(L, -1))
+		tc_argerror(L, arg, "option '%s' must be a boolean, got %s", name,
+			    tc_describe(L, -1));
+	bool value = lua_toboolean(L, -1);
+	lua_pop(L, 1);
+	return value;
+}
+
+static const char *push_range(lua_State *L, lua_Integer low, lua_Integer high)
+{
+	if (low == LUA_MININTEGER && high == LUA_MAXINTEGER)
+		return lua_pushstring(L, "an integer");
+	if (high == LUA_MAXINTEGER)
+		return lua_pushfstring(L, "an integer >= %I", (LUAI_UACINT)low);
+	if (low == LUA_MININTEGER)
+		return lua_pushfstring(L, "an integer <= %I", (LUAI_UACINT)high);
+	return lua_pushfstring(L, "an integer from %I to %I", (LUAI_UACINT)low, (LUAI_UACINT)high);
+}
+
+/* Strings that look like numbers do not count. */
+static bool to_integer(lua_State *L, int index, lua_Integer low, lua_Integer high,
+		       lua_Integer *value)
+{
+	int ok = 0;
+	if (lua_type(L, index) == LUA_TNUMBER)
+		*value = lua_tointegerx(L, index, &ok);
+	return ok && *value >= low && *value <= high;
+}
+
+lua_Integer tc_option_integer(lua_State *L, int arg, const char *name, lua_Integer standard,
+			      lua_Integer low, lua_Integer high)
+{
+	lua_Integer value = standard;
+	if (!tc_option_push(L, arg, name))
+		return standard;
+	if (!to_integer(L, -1, low, high, &value)) {
+		const char *got = tc_describe(L, -1);
+		tc_argerror(L, arg, "option '%s' must be %s, got %s", name,
+			    push_range(L, low, high), got);
+	}
+	lua_pop(L, 1);
+	return value;
+}
+
+const char *tc_option_string(lua_State *L, int arg, const char *name, const char *standard)
+{
+	if (!tc_option_push(L, arg, name))
+		return standard;
+	if (lua_type(L, -1) != LUA_TSTRING)
+		tc_argerror(L, arg, "option '%s' must be a string, got %s", name,
+			    tc_describe(L, -1));
+	const char *value = lua_tostring(L, -1);
+	lua_pop(L, 1);
+	return value;
+}
+
+lua_Integer tc_check_integer(lua_State *L, int arg, lua_Integer low, lua_Integer high)
+{
+	lua_Integer value = 0;
+	if (!to_integer(L, arg, low, high, &value)) {
+		const char *got = tc_describe(L, arg);
+		tc_argerror(L, arg, "%s expected, got %s", push_range(L, low, high), got);
+	}
+	return value;
+}
+
+int tc_check_shape(lua_State *L, int arg, int64_t *shape, int max_rank, int64_t low)
+{
+	if (!lua_istable(L, arg))
+		return tc_argerror(L, arg, "shape expected, a table such as {128, 64}; got %s",
+				   tc_describe(L, arg));
+	lua_Integer rank = luaL_len(L, arg);
+	if (rank > max_rank)
+		return tc_argerror(L, arg, "a shape of at most %d dimensions expected, got %lld",
+				   max_rank, (long long)rank);
+	for (int i = 0; i < rank; i++) {
+		lua_Integer size = 0;
+		lua_geti(L, arg, i + 1);
+		if (!to_integer(L, -1, low, INT64_C(1) << 48, &size))
+			tc_argerror(L, arg,
+				    "size %d of the shape must be an integer >= %lld, got %s",
+				    i + 1, (long long)low, tc_describe(L, -1));
+		shape[i] = size;
+		lua_pop(L, 1);
+	}
+	return (int)rank;
+}
