@@ -1,0 +1,387 @@
+/*
+ * Internal header of the compiler's passes: verify, roles, lower, place, emit.
+ *
+ * The machine-level form is PTX: instructions with virtual registers, and
+ * operands that may name an allocation whose offset place.c decides later.
+ *
+ * How lowering code is written:
+ *
+ *	struct mreg d = mi_b32(l);
+ *	mi(l, "add.s32", R(d), R(a), I(4));                   add.s32 %r1, %r0, 4;
+ *	mi(l, "st.shared.v4.b32", M(addr, 16), V(regs, 4));   st.shared.v4.b32 [%r1+16], {...};
+ *	mi_if(l, p, "st.global.b16", M(addr, 0), R(h));       @%p1 st.global.b16 [...], %h1;
+ *	mi_unless(l, p, "bra", LABEL(skip));                  @!%p1 bra L3;
+ *	mi_label(l, skip);
+ */
+#ifndef TCMMA_COMPILE_H
+#define TCMMA_COMPILE_H
+
+#include "tc.h"
+
+/* ---- layout.c: the image of an SMEM allocation (DESIGN 5.9) ----------------------- */
+
+/*
+ * A tile is the last two axes (R rows, C columns); further axes count tiles.
+ * Swizzled: panels of `panel_columns` columns side by side, each R rows of
+ * `row_bytes` = W bytes, XOR on address bits.  swizzle 0: one panel of plain
+ * row-major rows.  A vector has one row.
+ */
+struct smem_layout {
+	int bits;    /* of an element as stored */
+	int swizzle; /* W: 0, 32, 64, 128 */
+	int64_t rows, columns, tiles;
+	int64_t panel_columns, panels, row_bytes, panel_bytes, tile_bytes, bytes;
+	int64_t alignment; /* of the allocation: 1024, 512, 256, 128 */
+};
+void tc_smem_layout(const struct alloc *a, struct smem_layout *s);
+/* Byte offset of (row, column) in a tile before the XOR; and the XOR itself,
+ * valid on offsets from the allocation since its base is aligned. */
+int64_t tc_smem_linear(const struct smem_layout *s, int64_t row, int64_t column);
+int64_t tc_smem_xor(const struct smem_layout *s, int64_t offset);
+/* Elements from one index of `axis` to the next; static (SMEM, TMEM). */
+int64_t tc_axis_stride(const struct alloc *a, int axis);
+
+/* ---- machine.c: instructions -------------------------------------------------------- */
+
+enum mreg_type {
+	MR_PRED,
+	MR_B16,
+	MR_B32,
+	MR_B64,
+	MR_F32,
+	MR_F64,
+	MR_COUNT
+};
+
+/* A virtual register.  `name` is NULL for numbered ones. */
+struct mreg {
+	enum mreg_type type;
+	int id; /* from 1; 0: no register */
+	const char *name;
+};
+
+/* What place.c resolves. */
+enum msym_kind {
+	SYM_NONE,
+	SYM_SMEM,     /* alloc: bytes from the dynamic base */
+	SYM_TMEM,     /* alloc: columns from the kernel's TMEM base */
+	SYM_BARRIER,  /* barrier: bytes from the dynamic base */
+	SYM_SCRATCH,  /* role_plan: its scratch, bytes from the dynamic base */
+	SYM_TMEM_SLOT /* where tcgen05.alloc leaves the address */
+};
+struct msym {
+	enum msym_kind kind;
+	const void *object; /* struct alloc, barrier or role_plan */
+};
+
+/*
+ * An address: reg + symbol + offset.  For the SMEM symbols a missing `reg`
+ * stands for the dynamic base, for SYM_TMEM for the TMEM base; a `reg` that is
+ * given contains that base already.  Without symbol: reg + offset.
+ */
+struct maddr {
+	struct mreg reg;
+	struct msym sym;
+	int64_t offset;
+};
+
+enum mopnd_kind {
+	MO_REG, /* %r1; negated: !%p1 */
+	MO_IMM,
+	MO_HEX,
+	MO_F32,
+	MO_ADDR,   /* [%r1+16] */
+	MO_OFFSET, /* a symbol's offset plus imm, as an integer */
+	MO_LIST,   /* {%r1, %r2} */
+	MO_LABEL,
+	MO_TEXT, /* as it is: [param], _, %tid.x */
+	MO_MAP,  /* [%rd1, {%r1, %r2}] */
+	MO_ELECT /* _|%p1 */
+};
+struct mopnd {
+	enum mopnd_kind kind;
+	bool negated;
+	int count;
+	struct mreg reg;
+	int64_t imm; /* MO_F32: the bits */
+	struct maddr addr;
+	const struct mopnd *list;
+	const char *text;
+};
+
+struct mopnd mo_reg(struct mreg r);
+struct mopnd mo_not(struct mreg p);
+struct mopnd mo_imm(int64_t i);
+struct mopnd mo_hex(uint64_t i);
+struct mopnd mo_f32(float f);
+struct mopnd mo_mem(struct maddr a, int64_t offset);
+struct mopnd mo_offset(struct msym sym, int64_t offset);
+struct mopnd mo_label(int label);
+struct mopnd mo_text(const char *text); /* text lives as long as the program */
+#define R(reg)       mo_reg(reg)
+#define I(imm)       mo_imm(imm)
+#define M(addr, off) mo_mem(addr, off)
+#define T(text)      mo_text(text)
+#define LABEL(n)     mo_label(n)
+
+enum minst_kind {
+	MI_OP,
+	MI_LABEL,
+	MI_COMMENT,
+	MI_ENTRY /* place holder where a role or the kernel starts */
+};
+struct minst {
+	struct minst *next;
+	enum minst_kind kind;
+	const struct op *op; /* recorded op it comes from; NULL */
+	struct mreg guard;
+	bool guard_not;
+	const char *opcode; /* MI_COMMENT: the text */
+	int label, count;
+	struct mopnd *operand;
+};
+
+/* ---- roles.c: the two tables ---------------------------------------------------------- */
+
+struct role_plan {
+	int index; /* order of the threads: first warpgroups, then single warps */
+	struct role *role;
+	const char *name;     /* a PTX identifier, unique */
+	int class_id, clones; /* sm_90a: roles of one class run as one program */
+	int first_warp, warps, threads;
+	bool tensor_core;  /* has tcgen05 ops: every wait is followed by the fence */
+	int named_barrier; /* 1..15; 0: one warp, bar.warp.sync */
+	int parity_words;  /* registers of phase bits */
+	int max_registers;
+	int64_t scratch_bytes, scratch_offset;
+	/* what of the shared code this role runs, by id */
+	bool *op_kept, *val_needed, *var_needed;
+};
+
+enum arrival_kind {
+	ARRIVAL_COPY,
+	ARRIVAL_MMA,
+	ARRIVAL_COMMIT,
+	ARRIVAL_THREADS
+};
+struct arrival_source {
+	const struct op *op;
+	struct role_plan *role;
+	enum arrival_kind kind;
+};
+struct barrier_plan {
+	struct barrier *barrier;
+	const char *name;
+	int unit, init_count;  /* U; num_arrivals * U */
+	bool mma_only_release; /* every barrier_arrive frees what only MMAs have read */
+	int source_count;
+	struct arrival_source *sources;
+};
+
+/* One compilation: the tables and the code.  Lives in program->arena. */
+struct compilation {
+	struct kern *kern;
+	const struct target *target;
+	struct program *program;
+	struct arena *arena; /* the program's */
+	struct err *err;     /* the kernel's */
+	int role_count;
+	struct role_plan *roles;
+	struct barrier_plan *barriers; /* by barrier id */
+	int warps;                     /* of the block, padded to whole warpgroups */
+	/* lower */
+	struct minst *first, *last;
+	int register_count[MR_COUNT];
+	struct ptrvec named_registers; /* struct mreg * */
+	int label_count;
+	int version; /* .version times ten: 80, 86, 88 */
+	bool uses_tmem;
+	/* place */
+	int64_t smem_bytes, tmem_slot;
+	int tmem_columns;     /* allocated: a power of two, 0: none */
+	struct ptrvec params; /* struct param_slot * */
+};
+struct param_slot {
+	struct param param;
+	const char *name;
+	struct mreg reg; /* its address or value, once loaded */
+};
+
+/* The passes, in the order of tc_compile. */
+void tc_roles(struct compilation *c);
+void tc_lower(struct compilation *c);
+void tc_place(struct compilation *c);
+void tc_emit(struct compilation *c, struct strbuf *out);
+
+struct role_plan *tc_role_plan(struct compilation *c, const struct role *r);
+
+/* ---- lower*.c: what lowering code may use ------------------------------------------------ */
+
+struct low_scope;
+
+struct low {
+	struct compilation *c;
+	struct arena *arena;
+	struct role_plan *role; /* NULL in the kernel's own prologue and epilogue */
+	const struct op *op;    /* being lowered */
+	/* registers of the role, valid in all its code */
+	struct mreg leader;  /* predicate: this lane issues for the role */
+	struct mreg *phases; /* parity_words of them */
+	/* code */
+	struct minst **at; /* where the next instruction is linked in */
+	struct low_scope *scope;
+	bool in_leader;
+	/*
+	 * tcgen05.ld and .st that no wait::ld, wait::st has followed.  Every
+	 * tcgen05.wait::ld increments ld_epoch: a fragment loaded in the current
+	 * epoch must be waited for before use (tc_low_wait_ld).
+	 */
+	bool pending_ld, pending_st;
+	int ld_epoch;
+	int bulk_groups; /* the role has committed bulk groups */
+	/* of lower_frag*.c, by fragment and var id */
+	void **frags, **frag_vars;
+};
+
+/* Appends an instruction to the role's code. */
+struct minst *mi_emit(struct low *l, const char *opcode, const struct mopnd *operand, int count);
+#define mi(l, opcode, ...)                                                                         \
+	mi_emit(l, opcode, (const struct mopnd[]){__VA_ARGS__},                                    \
+		(int)(sizeof((const struct mopnd[]){__VA_ARGS__}) / sizeof(struct mopnd)))
+#define mi_if(l, p, ...)     mi_guard(mi(l, __VA_ARGS__), p, false)
+#define mi_unless(l, p, ...) mi_guard(mi(l, __VA_ARGS__), p, true)
+void mi_guard(struct minst *m, struct mreg p, bool negated);
+void mi_plain(struct low *l, const char *opcode); /* without operands */
+int mi_new_label(struct low *l);
+void mi_label(struct low *l, int label);
+void mi_comment(struct low *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+struct mreg mi_reg(struct low *l, enum mreg_type type);
+struct mreg mi_pred(struct low *l);
+struct mreg mi_b16(struct low *l);
+struct mreg mi_b32(struct low *l);
+struct mreg mi_b64(struct low *l);
+struct mreg mi_f32(struct low *l);
+/* A register with a name made unique; shown as %name. */
+struct mreg mi_named(struct low *l, enum mreg_type type, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* {%r1, ...} of n registers, or operands. */
+struct mopnd mo_list(struct low *l, const struct mreg *regs, int n);
+struct mopnd mo_operands(struct low *l, const struct mopnd *operands, int n);
+#define V(regs, n) mo_list(l, regs, n)
+/* The target needs at least this .version (86 is 8.6). */
+void mi_require(struct low *l, int version);
+
+/* lower_scalar.c: recorded scalars in registers.  Equal expressions are
+ * computed once a scope; a value that is constant in a loop, before the loop. */
+struct mopnd tc_low_value(struct low *l, const struct val *v); /* register or immediate */
+struct mreg tc_low_register(struct low *l, const struct val *v);
+struct mreg tc_low_pred(struct low *l, const struct val *v);
+/* The register that an op's result lives in from here on (LOAD_SCALAR, VAR_GET). */
+void tc_low_define(struct low *l, const struct val *v, struct mreg r);
+/* d = a + b, a * b, with constants folded; `type` "s32", "u32", "s64" ... */
+struct mopnd tc_low_add(struct low *l, struct mopnd a, struct mopnd b);
+struct mopnd tc_low_mul(struct low *l, struct mopnd a, int64_t b);
+/* Static or named dimension as a value. */
+struct mopnd tc_low_dim(struct low *l, const struct dim *d);
+/* Axis of the kernel's grid or cluster, thread registers. */
+struct mreg tc_low_thread(struct low *l); /* thread in the role, from 0 */
+struct mreg tc_low_warp(struct low *l);   /* warp in the role */
+struct mreg tc_low_lane(struct low *l);   /* lane in the warp */
+/* Runs the following code once, where the role starts; then back. */
+struct low_place {
+	struct minst **at;
+	struct low_scope *scope;
+	const struct op *op;
+	bool in_leader;
+};
+struct low_place tc_low_at_entry(struct low *l);
+void tc_low_return(struct low *l, struct low_place p);
+
+/* Scopes of code: what is computed inside is not known outside.  A loop keeps
+ * the place before it, for values that do not change in it. */
+void tc_low_open(struct low *l, bool loop);
+void tc_low_close(struct low *l);
+
+/* lower.c */
+_Noreturn void tc_low_fail(struct low *l, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3))); /* points at l->op */
+/*
+ * Code that the leader alone runs.  begin opens a region (or goes on with an
+ * open one); any code for all threads must call tc_low_all first, which closes
+ * it and reconverges the warp.
+ */
+void tc_low_leader(struct low *l);
+void tc_low_all(struct low *l);
+/* bar.warp.sync or the role's named barrier; all threads. */
+void tc_low_role_barrier(struct low *l);
+/* Waits for the loads or stores of TMEM that are pending; nothing if none is. */
+void tc_low_wait_ld(struct low *l);
+void tc_low_wait_st(struct low *l);
+/* SMEM that the role may use as scratch from here to its next use of scratch. */
+struct maddr tc_low_scratch(struct low *l, int64_t bytes);
+/*
+ * First byte of the tile that an SMEM view lies in (all axes before the last
+ * two), and first row and column in it (storage order, not the view's).
+ */
+struct smem_view {
+	struct smem_layout layout;
+	struct maddr tile;
+	struct mopnd row, column; /* first index along the last two axes */
+	int64_t rows, columns;    /* extents along them */
+	bool transposed;          /* the view swaps them */
+};
+void tc_low_smem_view(struct low *l, const struct ref *r, struct smem_view *v);
+/* Address of a TMEM view: its lane and column; the TMEM base is included. */
+struct maddr tc_low_tmem_view(struct low *l, const struct ref *r);
+/* The same for this warp's window of 32 lanes: 32 * (warp % 4) << 16 is added. */
+struct maddr tc_low_tmem_window(struct low *l, const struct ref *r);
+/* An address as a value. */
+struct mreg tc_low_address(struct low *l, struct maddr a);
+/* Parameters: pointer of a GMEM argument (.global, 64 bits), tensor map. */
+struct mreg tc_low_pointer(struct low *l, const struct alloc *gmem);
+struct mreg tc_low_tensormap(struct low *l, const struct param *p);
+/* Byte offset in GMEM of the first element of a view, 64 bits (b64 register or
+ * immediate); the stride in elements of an axis (32 or 64 bits). */
+struct mreg tc_low_gmem_address(struct low *l, const struct ref *r);
+struct mopnd tc_low_gmem_stride(struct low *l, const struct alloc *a, int axis); /* b64 or imm */
+
+void tc_low_ops(struct low *l, const struct scope *s); /* the ops of a scope, in order */
+
+/* The lowering of one op; targets list them by op kind. */
+typedef void low_fn(struct low *l, const struct op *op);
+struct target_ops {
+	low_fn *lower[OP_COUNT];
+	/* The kernel's start and end (TMEM) and a role's. */
+	void (*begin)(struct low *l);
+	void (*end)(struct low *l);
+	void (*after_wait)(struct low *l); /* after a barrier_wait */
+	/* Before an arrival on a barrier that orders the tensor core. */
+	void (*before_arrive)(struct low *l);
+};
+low_fn tc_lower_unsupported; /* fails: op, line, "is not supported on TARGET yet" */
+/* lower_control.c */
+low_fn tc_lower_range, tc_lower_loop, tc_lower_stop, tc_lower_when, tc_lower_role, tc_lower_print,
+	tc_lower_assert, tc_lower_registers;
+/* lower_scalar.c */
+low_fn tc_lower_var, tc_lower_load_scalar, tc_lower_store_scalar;
+/* lower_copy.c */
+low_fn tc_lower_copy_gmem_to_smem, tc_lower_copy_smem_to_gmem, tc_lower_commit_smem,
+	tc_lower_commit_gmem, tc_lower_wait_smem_to_gmem;
+/* lower_barrier.c */
+low_fn tc_lower_arrive, tc_lower_wait;
+/* lower_mma.c: tcgen05 */
+low_fn tc_lower_tcgen05_mma, tc_lower_tcgen05_commit, tc_lower_tcgen05_copy,
+	tc_lower_wait_load_tmem, tc_lower_commit_tmem;
+/* lower_frag*.c */
+low_fn tc_lower_load_tmem, tc_lower_store_tmem, tc_lower_load, tc_lower_store, tc_lower_elementwise,
+	tc_lower_cast, tc_lower_full, tc_lower_iota, tc_lower_broadcast, tc_lower_reduce;
+/* VAR_NEW, VAR_SET, VAR_GET of a fragment; print of one. */
+low_fn tc_lower_frag_var, tc_lower_frag_print;
+
+/* Address of barrier_ref's mbarrier in this CTA. */
+struct maddr tc_low_barrier(struct low *l, const struct barrier_ref *b);
+
+extern const struct target_ops tc_ops_sm90, tc_ops_sm100;
+
+#endif
