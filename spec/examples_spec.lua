@@ -1,0 +1,19 @@
+-- Every example runs on the emulator and finds its own result correct.
+local names = {}
+for name in io.popen("ls examples/*.lua"):lines() do
+   if name:match "/%d%d_" or name:match "ladder" then names[#names + 1] = name end
+end
+
+describe("example", function()
+   assert(#names >= 6)
+   for _, name in ipairs(names) do
+      it(name .. " is correct", function()
+         local pipe = assert(io.popen("TCMMA_DEVICE=emulator lua5.4 " .. name .. " 2>&1; echo status=$?"))
+         local text = pipe:read "a"
+         pipe:close()
+         assert.matches("status=0%s*$", text)
+         assert.matches("correct", text)
+         assert.not_matches("WRONG", text)
+      end)
+   end
+end)
