@@ -1,0 +1,202 @@
+/* Boxes of tiled tensor maps: which bytes of global memory meet which of shared memory (8.2). */
+#include "tensor.h"
+
+#include "number.h"
+
+#include <string.h>
+
+/* The step of a box along dimension i; dimension 0 has none unless interleaved. */
+static uint32_t step(const struct emu_tensormap *map, int i)
+{
+	return i == 0 && !map->interleave ? 1 : map->element_strides[i];
+}
+
+static bool padded(const struct emu_tensormap *map)
+{
+	return map->type == EMU_TM_16U4_ALIGN16B || map->type == EMU_TM_16U6_ALIGN16B;
+}
+
+void emu_box_shape(const struct emu_tensormap *map, struct emu_box *box)
+{
+	uint32_t bits = (uint32_t)emu_tensormap_element_bits(map->type);
+
+	box->rows = 1;
+	for (int i = 0; i < EMU_MAX_RANK; i++) {
+		box->count[i] = i < map->rank ? (map->box[i] + step(map, i) - 1) / step(map, i) : 1;
+		if (i > 0)
+			box->rows *= box->count[i];
+	}
+	box->row_global = box->count[0] * bits / 8;
+	box->row_shared = padded(map) ? box->count[0] : box->row_global;
+	box->footprint = box->rows * box->row_shared;
+	box->transaction = box->rows * box->row_global;
+}
+
+/* Clips `count` elements from coordinate c on to [0, dim). */
+static void clip(int64_t c, uint32_t count, uint32_t stride, uint64_t dim, uint32_t *first,
+                 uint32_t *inside)
+{
+	int64_t low = c < 0 ? (-c + stride - 1) / stride : 0;
+	int64_t high = c >= (int64_t)dim ? 0 : ((int64_t)dim - c + stride - 1) / stride;
+
+	if (low > count)
+		low = count;
+	if (high > count)
+		high = count;
+	*first = (uint32_t)low;
+	*inside = high > low ? (uint32_t)(high - low) : 0;
+}
+
+static uint64_t element_address(const struct emu_tensormap *map, uint64_t row, int64_t column)
+{
+	return row + (uint64_t)(column * emu_tensormap_element_bits(map->type) / 8);
+}
+
+bool emu_box_walk(const struct emu_tensormap *map, const int32_t *coordinates,
+                  emu_box_visitor *visit, void *context)
+{
+	struct emu_box box;
+	struct emu_box_row row = {0};
+	uint32_t first, inside, index[EMU_MAX_RANK] = {0};
+
+	emu_box_shape(map, &box);
+	clip(coordinates[0], box.count[0], step(map, 0), map->dims[0], &first, &inside);
+	for (uint32_t n = 0; n < box.rows; n++) {
+		uint64_t base = map->address;
+		bool outside = false;
+
+		for (int i = 1; i < map->rank; i++) {
+			int64_t c = (int64_t)coordinates[i] + (int64_t)index[i] * step(map, i);
+			outside |= c < 0 || c >= (int64_t)map->dims[i];
+			base += (uint64_t)c * map->strides[i - 1];
+		}
+		row.offset = n * box.row_shared;
+		row.first = first;
+		row.inside = outside ? 0 : inside;
+		row.address = element_address(map, base,
+		                              coordinates[0] + (int64_t)first * step(map, 0));
+		if (!visit(context, &row))
+			return false;
+		for (int i = 1; i < map->rank && ++index[i] == box.count[i]; i++)
+			index[i] = 0;
+	}
+	return true;
+}
+
+bool emu_box_walk_rows(const struct emu_tensormap *map, const int32_t coordinates[5],
+                       emu_box_visitor *visit, void *context)
+{
+	struct emu_box box;
+	struct emu_box_row row = {0};
+	uint32_t first, inside;
+
+	emu_box_shape(map, &box);
+	clip(coordinates[0], box.count[0], 1, map->dims[0], &first, &inside);
+	for (int n = 0; n < 4; n++) {
+		int64_t c = coordinates[1 + n];
+
+		row.offset = (uint32_t)n * box.row_shared;
+		row.first = first;
+		row.inside = c < 0 || c >= (int64_t)map->dims[1] ? 0 : inside;
+		row.address = element_address(map, map->address + (uint64_t)c * map->strides[0],
+		                              coordinates[0] + (int64_t)first);
+		if (!visit(context, &row))
+			return false;
+	}
+	return true;
+}
+
+/* Payload bytes of a padded 16-byte unit: 8 for fp4, 12 for fp6. */
+static uint32_t payload(const struct emu_tensormap *map)
+{
+	return (uint32_t)emu_tensormap_element_bits(map->type) * 2;
+}
+
+void emu_box_unpack_row(const struct emu_tensormap *map, const struct emu_box *box,
+                        const uint8_t *packed, uint8_t *shared)
+{
+	uint32_t bytes = payload(map);
+
+	if (!padded(map)) {
+		memcpy(shared, packed, box->row_global);
+		return;
+	}
+	for (uint32_t u = 0; u * 16 < box->row_shared; u++) {
+		memcpy(shared + u * 16, packed + u * bytes, bytes);
+		memset(shared + u * 16 + bytes, 0, 16 - bytes);
+	}
+}
+
+void emu_box_pack_row(const struct emu_tensormap *map, const struct emu_box *box,
+                      const uint8_t *shared, uint8_t *packed)
+{
+	uint32_t bytes = payload(map);
+
+	if (!padded(map)) {
+		memcpy(packed, shared, box->row_global);
+		return;
+	}
+	for (uint32_t u = 0; u * 16 < box->row_shared; u++)
+		memcpy(packed + u * bytes, shared + u * 16, bytes);
+}
+
+void emu_box_convert(int type, uint8_t *bytes, uint32_t size)
+{
+	bool flush = type == EMU_TM_F32_FTZ || type == EMU_TM_TF32_FTZ;
+	bool round = type == EMU_TM_TF32 || type == EMU_TM_TF32_FTZ;
+
+	if (!flush && !round)
+		return;
+	for (uint32_t i = 0; i + 4 <= size; i += 4) {
+		uint32_t word;
+
+		memcpy(&word, bytes + i, 4);
+		if (flush && !(word & 0x7f800000u))
+			word &= 0x80000000u;
+		if (round)
+			word = emu_bits_of_f32(emu_tf32_round(emu_f32_of_bits(word)));
+		memcpy(bytes + i, &word, 4);
+	}
+}
+
+void emu_box_fill(const struct emu_tensormap *map, uint8_t *bytes, uint32_t size)
+{
+	uint32_t width = (uint32_t)emu_tensormap_element_bits(map->type) / 8;
+
+	if (!map->oob_fill) {
+		memset(bytes, 0, size);
+		return;
+	}
+	memset(bytes, 0xff, size);
+	for (uint32_t i = width - 1; i < size; i += width)
+		bytes[i] = 0x7f;
+}
+
+uint32_t emu_box_swizzle(int swizzle, uint32_t address)
+{
+	uint32_t line = address >> 7;
+
+	switch (swizzle) {
+	case 1:
+		return address ^ (line & 1) << 4;
+	case 2:
+		return address ^ (line & 3) << 4;
+	case 3:
+		return address ^ (line & 7) << 4;
+	case 4:
+		return address ^ (line & 3) << 5;
+	case 5:
+		return address ^ (line & 3) << 5 ^ (line & 1) << 3;
+	case 6:
+		return address ^ (line & 1) << 6;
+	default:
+		return address;
+	}
+}
+
+uint32_t emu_box_swizzle_run(int swizzle)
+{
+	static const uint32_t run[] = {128, 16, 16, 16, 32, 8, 64};
+
+	return run[swizzle];
+}

@@ -1,0 +1,268 @@
+/*
+ * The adder of the tensor cores (10): all products of an instruction and C are
+ * brought to one exponent, cut off towards zero, and added exactly.
+ *
+ * A number is (significand, exponent): value = significand * 2^(exponent - scale),
+ * `scale` the mantissa bits of its format.  Subnormals keep the format's least
+ * exponent, as the hardware does not normalise them.
+ */
+#include "tensor.h"
+
+#include "number.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+	zero_exponent = -126,
+	f32_mantissa = 23,
+	group = 16,             /* products that the fp4 adder sums before scaling */
+	max_terms = EMU_GEMM_MAX_K
+};
+
+struct term {
+	int64_t significand;    /* with sign */
+	int exponent, scale;
+};
+
+struct sum {
+	struct term terms[max_terms + 1];
+	int count;
+	bool nan, plus_infinity, minus_infinity;
+};
+
+struct format {
+	int mantissa, minimum;  /* bits, least exponent of a normal number */
+};
+
+static const struct format formats[] = {
+	[EMU_ELEMENT_F16] = {10, -14}, [EMU_ELEMENT_BF16] = {7, -126},
+	[EMU_ELEMENT_TF32] = {10, -126}, [EMU_ELEMENT_E4M3] = {3, -6},
+	[EMU_ELEMENT_E5M2] = {2, -14}, [EMU_ELEMENT_E2M3] = {3, 0},
+	[EMU_ELEMENT_E3M2] = {2, -2}, [EMU_ELEMENT_E2M1] = {1, 0},
+};
+
+/* Takes a finite f32 that the format can hold apart. */
+static struct term take_apart(float value, struct format format)
+{
+	uint32_t bits = emu_bits_of_f32(value), field = bits >> 23 & 0xff;
+	struct term term = {0, (int)field - 127, format.mantissa};
+	int64_t significand = bits & 0x7fffff;
+
+	if (field)
+		significand |= 0x800000;
+	else
+		term.exponent = -126;
+	if (term.exponent < format.minimum) {
+		significand >>= format.minimum - term.exponent > 24 ? 24
+		                                                  : format.minimum - term.exponent;
+		term.exponent = format.minimum;
+	}
+	term.significand = significand >> (f32_mantissa - format.mantissa);
+	if (bits >> 31)
+		term.significand = -term.significand;
+	return term;
+}
+
+static void add_term(struct sum *sum, struct term term)
+{
+	if (term.significand == 0)
+		term.exponent = zero_exponent;
+	sum->terms[sum->count++] = term;
+}
+
+static void add_special(struct sum *sum, float value)
+{
+	if (isnan(value))
+		sum->nan = true;
+	else if (value > 0)
+		sum->plus_infinity = true;
+	else
+		sum->minus_infinity = true;
+}
+
+static struct term product(struct term a, struct term b)
+{
+	return (struct term){a.significand * b.significand, a.exponent + b.exponent,
+	                     a.scale + b.scale};
+}
+
+/* significand * 2^shift, cut off towards zero. */
+static int64_t shifted(int64_t significand, int shift)
+{
+	int64_t magnitude = significand < 0 ? -significand : significand;
+
+	if (shift >= 0)
+		magnitude = magnitude << shift;
+	else
+		magnitude = shift < -62 ? 0 : magnitude >> -shift;
+	return significand < 0 ? -magnitude : magnitude;
+}
+
+/* total * 2^(exponent - fraction) with `mantissa` bits, cut off towards zero. */
+static float round_to_f32(int64_t total, int exponent, int fraction, int mantissa)
+{
+	uint64_t magnitude = total < 0 ? (uint64_t)-total : (uint64_t)total;
+	int top, keep, scale = exponent - fraction;
+
+	if (!magnitude)
+		return 0.0f;
+	top = 63 - __builtin_clzll(magnitude);
+	keep = top - mantissa;
+	if (top + scale < -126)         /* subnormal: multiples of 2^(-126 - mantissa) */
+		keep = -126 - mantissa - scale;
+	if (keep > 63)
+		return 0.0f;
+	if (keep > 0)
+		magnitude = magnitude >> keep << keep;
+	return (float)ldexp(total < 0 ? -(double)magnitude : (double)magnitude, scale);
+}
+
+static float round_to_f16(int64_t total, int exponent, int fraction)
+{
+	/* At most 52 significant bits, so the double is exact; f16 rounds it once. */
+	double value = ldexp((double)total, exponent - fraction);
+	double magnitude = fabs(value), unit, rounded;
+	int e;
+
+	if (!magnitude)
+		return 0.0f;
+	frexp(magnitude, &e);
+	e = e - 1 < -14 ? -14 : e - 1;
+	unit = ldexp(1.0, e - 10);
+	rounded = nearbyint(magnitude / unit) * unit;
+	if (rounded >= 65520.0)
+		rounded = INFINITY;
+	return (float)copysign(rounded, value);
+}
+
+static float finish(const struct emu_adder *adder, const struct sum *sum)
+{
+	int64_t total = 0;
+	int exponent = zero_exponent;
+
+	if (sum->nan || (sum->plus_infinity && sum->minus_infinity))
+		return emu_f32_of_bits(0x7fffffff);
+	if (sum->plus_infinity || sum->minus_infinity)
+		return sum->plus_infinity ? INFINITY : -INFINITY;
+	for (int i = 0; i < sum->count; i++)
+		if (sum->terms[i].exponent > exponent)
+			exponent = sum->terms[i].exponent;
+	for (int i = 0; i < sum->count; i++) {
+		const struct term *term = &sum->terms[i];
+		total += shifted(term->significand,
+		                 term->exponent - exponent + adder->fraction_bits - term->scale);
+	}
+	if (adder->f16_result)
+		return round_to_f16(total, exponent, adder->fraction_bits);
+	return round_to_f32(total, exponent, adder->fraction_bits, adder->result_bits);
+}
+
+/* ---- the terms of one element of D ------------------------------------------- */
+
+struct element {
+	const float *a, *b;     /* a[k * a_stride], b[k] */
+	int a_stride, k;
+	const uint8_t *a_scale, *b_scale;
+};
+
+static void add_c(struct sum *sum, float c)
+{
+	static const struct format f32 = {f32_mantissa, -126};
+
+	if (isfinite(c))
+		add_term(sum, take_apart(c, f32));
+	else
+		add_special(sum, c);
+}
+
+/* The factor of a block as a term; false for NaN. */
+static bool scale_term(const struct emu_adder_scales *scales, uint8_t bits, struct term *term)
+{
+	static const struct format e4m3 = {3, -6};
+
+	if (!scales->ue4m3) {
+		*term = (struct term){1, (int)bits - 127, 0};
+		return bits != 0xff;
+	}
+	bits &= 0x7f;
+	if (bits == 0x7f)
+		return false;
+	*term = take_apart(emu_ue4m3_to_f32(bits), e4m3);
+	return true;
+}
+
+static void add_products(const struct emu_adder *adder, const struct emu_adder_scales *scales,
+                         const struct element *e, struct sum *sum)
+{
+	for (int i = 0; i < e->k; i++) {
+		float a = e->a[i * e->a_stride], b = e->b[i];
+		struct term term, sa, sb;
+
+		if (!isfinite(a) || !isfinite(b)) {
+			add_special(sum, a * b);
+			continue;
+		}
+		term = product(take_apart(a, formats[adder->a]), take_apart(b, formats[adder->b]));
+		if (scales) {
+			int block = i / scales->block_k;
+			if (!scale_term(scales, e->a_scale[block], &sa) ||
+			    !scale_term(scales, e->b_scale[block], &sb)) {
+				sum->nan = true;
+				return;
+			}
+			term = product(product(term, sa), sb);
+		}
+		add_term(sum, term);
+	}
+}
+
+static void add_groups(const struct emu_adder *adder, const struct emu_adder_scales *scales,
+                       const struct element *e, struct sum *sum)
+{
+	for (int start = 0; start < e->k; start += group) {
+		struct term term = {0, 0, 0}, sa, sb;
+		int block = start / scales->block_k;
+
+		for (int i = start; i < start + group && i < e->k; i++) {
+			struct term p = product(take_apart(e->a[i * e->a_stride],
+			                                   formats[adder->a]),
+			                        take_apart(e->b[i], formats[adder->b]));
+			term.scale = p.scale;
+			term.significand += p.significand << p.exponent;
+		}
+		if (!scale_term(scales, e->a_scale[block], &sa) ||
+		    !scale_term(scales, e->b_scale[block], &sb)) {
+			sum->nan = true;
+			return;
+		}
+		add_term(sum, product(product(term, sa), sb));
+	}
+}
+
+void emu_gemm_adder(const struct emu_adder *adder, const struct emu_adder_scales *scales, int n,
+                    int k, const float *a, int a_stride, const float *b, int b_stride, float *d,
+                    int d_stride, bool accumulate)
+{
+	struct sum sum;
+
+	for (int j = 0; j < n; j++)
+		for (int r = 0; r < EMU_GEMM_ROWS; r++) {
+			float *out = d + (size_t)j * (size_t)d_stride + r;
+			struct element e = {.a = a + r, .b = b + (size_t)j * (size_t)b_stride,
+			                    .a_stride = a_stride, .k = k};
+
+			if (scales) {
+				e.a_scale = scales->a_scale + r * scales->blocks;
+				e.b_scale = scales->b_scale + j * scales->blocks;
+			}
+			sum.count = 0;
+			sum.nan = sum.plus_infinity = sum.minus_infinity = false;
+			add_c(&sum, accumulate ? *out : 0.0f);
+			if (scales && scales->by_group)
+				add_groups(adder, scales, &e, &sum);
+			else
+				add_products(adder, scales, &e, &sum);
+			*out = finish(adder, &sum);
+		}
+}
