@@ -99,6 +99,9 @@ asan:
 	@LUA_PATH="$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(BUILD)-asan/?.so;;" \
 	  BUILD=$(BUILD)-asan LUA=$(LUA) SANITIZED=1 sh tools/check.sh
 
+fuzz:
+	@BUILD=$(BUILD) LUA=$(LUA) FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) sh tools/fuzz.sh
+
 valgrind: all unit
 	@$(PATHS) BUILD=$(BUILD) LUA=$(LUA) sh tools/valgrind.sh
 
@@ -125,5 +128,5 @@ clean:
 
 -include $(OBJ:.o=.d) $(EMUOBJ:.o=.d)
 
-.PHONY: all help unit setup setup-check demo check check-gpu soak lint asan valgrind bench docs \
+.PHONY: fuzz all help unit setup setup-check demo check check-gpu soak lint asan valgrind bench docs \
   format install env clean

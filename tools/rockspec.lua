@@ -15,7 +15,7 @@ put [[
 rockspec_format = "3.0"
 package = "tcmma"
 version = "scm-1"
-source = { url = "git+https://example.invalid/tcmma.git", branch = "main" }
+source = { url = "." }
 description = {
    summary = "Prototyping of tensor-core kernels: recorded in Lua, checked, emitted as PTX, emulated",
    detailed = "A script allocates tensor memory, shared memory and barriers, records copies and MMAs in " ..
