@@ -42,7 +42,8 @@ struct srcpos {
 enum err_kind {
 	ERR_USER,       /* the caller's mistake */
 	ERR_MEMORY,     /* out of host memory */
-	ERR_INTERNAL    /* ours */
+	ERR_INTERNAL,   /* ours */
+	ERR_ENVIRONMENT /* something that this machine lacks: `code` says what */
 };
 
 /*
@@ -53,6 +54,7 @@ struct err {
 	jmp_buf *jump;
 	enum err_kind kind;
 	struct srcpos pos;      /* where the message points; set before each call */
+	const char *code;       /* "no-library", "ptx-rejected" ...: see dev.h; else NULL */
 	char text[8192];
 };
 _Noreturn void tc_fail(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -98,6 +100,20 @@ double tc_to_double(enum dtype t, uint64_t bits);
 uint64_t tc_get_element(enum dtype t, const void *data, int64_t i);
 void tc_set_element(enum dtype t, void *data, int64_t i, uint64_t bits);
 int64_t tc_storage_bytes(enum dtype t, int64_t elements);
+/* Exact where the type can hold it, else rounded and saturated as doubles are. */
+uint64_t tc_from_integer(enum dtype t, int64_t x);
+/* False for floats and for what is above INT64_MAX. */
+bool tc_to_integer(enum dtype t, uint64_t bits, int64_t *value);
+/* Elements first .. first + count - 1 of a packed array. */
+void tc_load_doubles(enum dtype t, const void *data, int64_t first, int64_t count, double *out);
+void tc_store_doubles(enum dtype t, void *data, int64_t first, int64_t count, const double *in);
+/* Whole arrays, rounding once; 64-bit integers are not widened to doubles on the way. */
+void tc_convert_elements(enum dtype to, void *dst, enum dtype from, const void *src,
+                         int64_t count);
+
+/* float_format.c: the float types of tc_from_double and tc_to_double */
+uint64_t tc_float_encode(enum dtype t, double x);
+double tc_float_decode(enum dtype t, uint64_t bits);
 
 /* ---- the recorded kernel (kern.c) ---------------------------------------------- */
 
