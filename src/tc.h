@@ -164,6 +164,10 @@ struct val {
 	int axis;               /* VAL_AXIS: 0.. grid axes, then cluster axes, as written */
 	struct scope *home;     /* innermost scope that it is defined in */
 	struct op *def;         /* VAL_INDEX: the range; VAL_OP: the op */
+	/* val.c's own: equal expressions are one node; bounded depth, so passes may recurse */
+	struct val *chain;
+	uint32_t divisor;
+	int depth;
 };
 
 /* A size: static, or the named dimension of an argument (size is then -1). */
@@ -226,6 +230,14 @@ struct ref {
 	struct val *cluster_rank;       /* cluster_ref: the CTA it lives in; NULL: own */
 };
 
+/* One index of a view: integer or recorded value (is_slice false), or a slice. */
+struct index {
+	bool is_slice, is_all;
+	struct val *start;
+	int64_t size;
+	int64_t step;
+};
+
 struct barrier {
 	int id;
 	int num_arrivals, num_barriers;
@@ -260,6 +272,8 @@ struct var {
 	struct val *init;
 	struct scope *home;
 	struct role *owner;     /* set in a role's block: that role; NULL: shared */
+	bool set_in_shared;
+	uint32_t read_by;       /* bit 0: shared code; bit 1 + i: role i */
 	struct srcpos pos;
 };
 
@@ -419,7 +433,8 @@ struct kern {
 	struct ptrvec allocs, barriers, roles, vars, aliases;   /* in order of creation */
 	int op_count, val_count, frag_count;
 	struct op *roleless_op;         /* first op that made the kernel role-less */
-	struct role *implicit_role;     /* its role, NULL: none yet */
+	struct role *implicit_role;     /* its role, NULL: none yet; stands in `roles` too */
+	struct val **val_buckets;       /* val.c */
 	bool finished;
 	bool profile;
 	const char *target;             /* "sm_100a" or NULL: the device's */
@@ -429,12 +444,51 @@ struct kern {
  * kern.c.  tc_kern_* that take a payload check it (check.c) and append the op;
  * on failure they jump and the recording is as it was.
  */
+#define TC_MAX_ROLES 31
 struct kern *tc_kern_new(const char *name);     /* NULL: out of memory */
 void tc_kern_free(struct kern *k);
 struct op *tc_kern_append(struct kern *k, enum op_kind kind);   /* into the current scope */
 struct scope *tc_kern_open(struct kern *k, enum scope_kind kind, struct op *owner,
                            struct role *role);
 void tc_kern_close(struct kern *k);             /* back to the parent scope */
+/* The role that runs the current place; NULL in shared code. */
+struct role *tc_kern_role(struct kern *k);
+/* A kernel without roles gets its implicit one, if it has none yet. */
+void tc_kern_finish(struct kern *k);
+void tc_ptrvec_add(struct kern *k, struct ptrvec *v, void *item);
+/* "line 12", or "other.lua:12" when the place of the current call is in another file. */
+const char *tc_pos_text(struct kern *k, struct srcpos pos);
+
+/*
+ * What a failed call or callback has to undo.  Objects made since the mark are
+ * stale afterwards: their use fails with a text that says so.
+ */
+struct kern_mark {
+	struct scope *scope;
+	struct op *last, *roleless_op;
+	struct role *implicit_role;
+	int count, op_count, allocs, barriers, roles, vars, aliases;
+};
+void tc_kern_mark(const struct kern *k, struct kern_mark *m);
+void tc_kern_rollback(struct kern *k, const struct kern_mark *m);
+
+/*
+ * record.c: checks the draft (visibility of its operands, check.c, place) and
+ * appends a copy of it.  Results in the draft are completed: a frag or val that
+ * the caller made with its type gets id, home, role and def.
+ */
+struct op *tc_kern_record(struct kern *k, const struct op *draft);
+struct alloc *tc_kern_alloc(struct kern *k, const struct alloc *draft, bool packed_given,
+                            bool layout_given, bool collective_given);
+struct barrier *tc_kern_barrier(struct kern *k, const struct barrier *draft);
+struct role *tc_kern_add_role(struct kern *k, const struct role *draft);
+/* members[i] holds counts[i] refs that stand one after the other. */
+struct alias_set *tc_kern_union(struct kern *k, struct ref ***members, const int *counts,
+                                int member_count);
+/* Cluster axis of that name, -1: none. */
+int tc_kern_cluster_axis(const struct kern *k, const char *name);
+
+/* val.c: expressions (frag.c for register tiles below) */
 struct val *tc_val_const(struct kern *k, int32_t i);
 struct val *tc_val_float(struct kern *k, float f);
 /* Folds constants and simplifies; operands must be visible here. */
@@ -447,7 +501,40 @@ bool tc_scope_encloses(const struct scope *outer, const struct scope *inner);
 /* Fails with the user's position when v is not defined at the current place. */
 void tc_val_usable(struct kern *k, const struct val *v);
 void tc_frag_usable(struct kern *k, const struct frag *f);
+/* A leaf; `home` is the root, and def NULL, until the caller says otherwise. */
+struct val *tc_val_leaf(struct kern *k, enum val_kind kind, enum val_type type);
+struct val *tc_val_pred(struct kern *k, bool b);
+struct val *tc_val_to(struct kern *k, struct val *v, enum val_type type);
+
+/* ref.c: views.  Fail with the user's position. */
 struct ref *tc_ref_whole(struct kern *k, struct alloc *a);
+struct ref *tc_ref_index(struct kern *k, const struct ref *r, const struct index *index,
+                         int count);
+/* In units of tiles; a GMEM tile may overhang the array. */
+struct ref *tc_ref_tile(struct kern *k, const struct ref *r, struct val *const *index,
+                        const int64_t *shape, int count);
+struct ref *tc_ref_transpose(struct kern *k, const struct ref *r);
+void tc_ref_usable(struct kern *k, const struct ref *r);
+void tc_barrier_usable(struct kern *k, const struct barrier_ref *b);
+
+/*
+ * frag.c: register tiles.  Operands of an elementwise op have the shape of the
+ * result or rank 0 (a splat, from FRAG_FULL): differing shapes are brought
+ * together by FRAG_BROADCAST ops, whose axis is that of the result along which
+ * the operand is repeated (the operand lacks it, or has extent 1 there).
+ */
+struct frag *tc_frag_new(struct kern *k, enum dtype t, int rank, const int *shape);
+struct frag *tc_frag_full(struct kern *k, struct val *value, enum dtype t, int rank,
+                          const int *shape);
+struct frag *tc_frag_iota(struct kern *k, enum dtype t, int rank, const int *shape, int axis);
+struct frag *tc_frag_elementwise(struct kern *k, enum frag_op op, struct frag *const *arg,
+                                 int count);
+struct frag *tc_frag_cast(struct kern *k, struct frag *f, enum dtype t);
+struct frag *tc_frag_broadcast(struct kern *k, struct frag *f, int rank, const int *shape,
+                               int axis);
+struct frag *tc_frag_reduce(struct kern *k, enum reduce_op op, struct frag *f, int axis);
+const char *tc_frag_text(struct kern *k, const struct frag *f); /* "float32 (128, 64)" */
+const char *tc_frag_op_name(enum frag_op op);
 
 /* ---- print.c: objects and values as text ----------------------------------------- */
 
@@ -475,13 +562,6 @@ void tc_check_async_store_tmem(struct kern *k, struct store_op *s);
 void tc_check_load(struct kern *k, struct load_op *l);
 void tc_check_store(struct kern *k, struct store_op *s);
 void tc_check_alias(struct kern *k, struct ref **members, int count);
-/* One index of a view: integer or recorded value (is_slice false), or a slice. */
-struct index {
-	bool is_slice, is_all;
-	struct val *start;
-	int64_t size;
-	int64_t step;
-};
 void tc_check_index(struct kern *k, const struct ref *r, const struct index *index, int count);
 void tc_check_transpose(struct kern *k, const struct ref *r);
 void tc_check_barrier_index(struct kern *k, const struct barrier *b, const struct val *index);
