@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 const struct dtype_info tc_dtypes[DT_COUNT] = {
 #define KLASS_F 'F'
@@ -252,27 +253,44 @@ void tc_convert_elements(enum dtype to, void *dst, enum dtype from, const void *
 
 /* ---- near misses -------------------------------------------------------------------- */
 
-/* The name that shares most pairs of neighbouring letters with the word, if half are shared. */
+/* What other libraries and C call some of the types. */
+static const char *const synonyms[][2] = {
+	{"half", "float16"},
+	{"float", "float32"},
+	{"single", "float32"},
+	{"double", "float64"},
+	{"fp64", "float64"},
+	{"fp32", "float32"},
+	{"fp16", "float16"},
+	{"bf", "bfloat16"},
+	{"fp8", "float8_e4m3fn"},
+	{"float8", "float8_e4m3fn"},
+	{"e4m3fn", "float8_e4m3fn"},
+	{"fp4", "float4_e2m1fn"},
+	{"float4", "float4_e2m1fn"},
+	{"fp6", "float6_e3m2fn"},
+	{"ue8m0", "float8_e8m0fnu"},
+	{"e8m0fnu", "float8_e8m0fnu"},
+	{"int", "int32"},
+	{"uint", "uint32"},
+	{"long", "int64"},
+	{"short", "int16"},
+	{"char", "int8"},
+	{"byte", "uint8"},
+	{"boolean", "bool"},
+};
+
 const char *tc_dtype_nearest(const char *name)
 {
-	const char *best = NULL;
-	double best_score = 0.5;
-	size_t length = strlen(name);
+	const char *names[2 * DT_COUNT + 1];
 
-	for (int i = 0; i < 2 * DT_COUNT && length > 1; i++) {
-		const char *candidate = i & 1 ? tc_dtypes[i / 2].shortname : tc_dtypes[i / 2].name;
-		size_t n = strlen(candidate), shared = 0;
-		for (size_t j = 0; j + 1 < length; j++)
-			for (size_t k = 0; k + 1 < n; k++)
-				if (name[j] == candidate[k] && name[j + 1] == candidate[k + 1]) {
-					shared++;
-					break;
-				}
-		double score = 2.0 * (double)shared / (double)(length - 1 + n - 1);
-		if (score > best_score) {
-			best_score = score;
-			best = candidate;
-		}
+	for (size_t i = 0; i < sizeof synonyms / sizeof *synonyms; i++)
+		if (strcasecmp(name, synonyms[i][0]) == 0)
+			return synonyms[i][1];
+	for (int t = 0; t < DT_COUNT; t++) {
+		names[t] = tc_dtypes[t].name;
+		names[DT_COUNT + t] = tc_dtypes[t].shortname;
 	}
-	return best;
+	names[2 * DT_COUNT] = NULL;
+	return tc_nearest(name, names);
 }

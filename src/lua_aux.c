@@ -4,8 +4,6 @@
  */
 #include "lua_tc.h"
 
-#include <ctype.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -277,7 +275,7 @@ int tc_argerror(lua_State *L, int arg, const char *fmt, ...)
 int tc_raise(lua_State *L, struct err *e)
 {
 	switch (e->kind) {
-	case ERR_USER:
+	default:
 		lua_pushstring(L, e->text);
 		break;
 	case ERR_MEMORY:
@@ -398,53 +396,6 @@ const char *tc_describe(lua_State *L, int index)
 	default:
 		return lua_pushstring(L, luaL_typename(L, index));
 	}
-}
-
-/* ---- near misses ------------------------------------------------------------------ */
-
-#define LONGEST_WORD 63
-
-/* Edits (insert, delete, replace, swap neighbours) between two words, case ignored. */
-static int edit_distance(const char *a, const char *b)
-{
-	size_t n = strlen(a), m = strlen(b);
-	int row[3][LONGEST_WORD + 2];
-
-	if (n > LONGEST_WORD || m > LONGEST_WORD)
-		return INT_MAX;
-	for (size_t j = 0; j <= m; j++)
-		row[0][j] = (int)j;
-	for (size_t i = 1; i <= n; i++) {
-		int *older = row[(i + 1) % 3], *before = row[(i + 2) % 3], *now = row[i % 3];
-		now[0] = (int)i;
-		for (size_t j = 1; j <= m; j++) {
-			int ca = tolower((unsigned char)a[i - 1]);
-			int cb = tolower((unsigned char)b[j - 1]);
-			int best = before[j - 1] + (ca != cb);
-			best = before[j] + 1 < best ? before[j] + 1 : best;
-			best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
-			if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
-			    cb == tolower((unsigned char)a[i - 2]) && older[j - 2] + 1 < best)
-				best = older[j - 2] + 1;
-			now[j] = best;
-		}
-	}
-	return row[n % 3][m];
-}
-
-const char *tc_nearest(const char *word, const char *const *list)
-{
-	const char *nearest = NULL;
-	int best = 1 + (int)strlen(word) / 4;
-
-	for (; *list; list++) {
-		int distance = edit_distance(word, *list);
-		if (distance <= best && (!nearest || distance < best)) {
-			best = distance;
-			nearest = *list;
-		}
-	}
-	return nearest;
 }
 
 /* ---- arguments and options --------------------------------------------------------- */

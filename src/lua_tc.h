@@ -20,21 +20,21 @@
 #include <lualib.h>
 
 /* Class names: what luaL_checkudata and error messages show. */
-#define TC_REF      "tcmma.ref"
-#define TC_SLICE    "tcmma.slice"
-#define TC_BARRIER  "tcmma.barrier"
-#define TC_SCALAR   "tcmma.scalar"
-#define TC_FRAGMENT "tcmma.fragment"
-#define TC_VAR      "tcmma.var"
-#define TC_ROLE     "tcmma.role"
-#define TC_KERNEL   "tcmma.kernel"
-#define TC_DTYPE    "tcmma.dtype"
-#define TC_SPACE    "tcmma.space"
-#define TC_GMEM     "tcmma.gmem"
-#define TC_ARRAY    "tcmma.array"
-#define TC_DEVICE   "tcmma.device"
-#define TC_MODULE   "tcmma.module"
-#define TC_FUNCTION "tcmma.function"
+#define TC_REF       "tcmma.ref"
+#define TC_SLICE     "tcmma.slice"
+#define TC_BARRIER   "tcmma.barrier"
+#define TC_SCALAR    "tcmma.scalar"
+#define TC_FRAGMENT  "tcmma.fragment"
+#define TC_VAR       "tcmma.var"
+#define TC_ROLE      "tcmma.role"
+#define TC_KERNEL    "tcmma.kernel"
+#define TC_DTYPE     "tcmma.dtype"
+#define TC_SPACE     "tcmma.space"
+#define TC_GMEM      "tcmma.gmem"
+#define TC_ARRAY     "tcmma.array"
+#define TC_DEVICE    "tcmma.device"
+#define TC_MODULE    "tcmma.module"
+#define TC_FUNCTION  "tcmma.function"
 #define TC_TENSORMAP "tcmma.tensormap"
 
 struct tc_function {
@@ -57,7 +57,7 @@ void tc_functions(lua_State *L, const char *owner, const struct tc_function *lis
  * of `meta` has the table of methods as upvalue 1, and the metatable as __methods.
  * `doc` describes the class.  Leaves nothing on the stack. */
 void tc_class(lua_State *L, const char *name, const char *doc, const struct tc_function *methods,
-              const luaL_Reg *meta);
+	      const luaL_Reg *meta);
 /* documentation() -> sequence of {owner=, name=, doc=, value=}; a class has no name. */
 int tc_documentation(lua_State *L);
 /* New userdata of a class, zeroed, with n user values. */
@@ -88,7 +88,7 @@ bool tc_options(lua_State *L, int arg, const char *const *names);
 /* Fields of an options table; absent or nil gives the default. */
 bool tc_option_boolean(lua_State *L, int arg, const char *name, bool standard);
 lua_Integer tc_option_integer(lua_State *L, int arg, const char *name, lua_Integer standard,
-                              lua_Integer low, lua_Integer high);
+			      lua_Integer low, lua_Integer high);
 const char *tc_option_string(lua_State *L, int arg, const char *name, const char *standard);
 /* Pushes the field and says whether it is there (pushes nothing if not). */
 bool tc_option_push(lua_State *L, int arg, const char *name);
@@ -97,26 +97,41 @@ bool tc_option_push(lua_State *L, int arg, const char *name);
 lua_Integer tc_check_integer(lua_State *L, int arg, lua_Integer low, lua_Integer high);
 /* A dtype object, its name or its short name. */
 enum dtype tc_check_dtype(lua_State *L, int arg);
+/* The field of an options table; absent gives the default. */
+enum dtype tc_option_dtype(lua_State *L, int arg, const char *name, enum dtype standard);
 void tc_push_dtype(lua_State *L, enum dtype t);
-/* Nearest of a NULL-terminated list to a misspelt word, NULL if none is near. */
-const char *tc_nearest(const char *word, const char *const *list);
+/* A space object or its name, "SMEM" or "smem". */
+enum space tc_check_space(lua_State *L, int arg);
+void tc_push_space(lua_State *L, enum space s);
 /* Shape {128, 64}: integers >= low; returns the rank. */
 int tc_check_shape(lua_State *L, int arg, int64_t *shape, int max_rank, int64_t low);
 
 /* Each adds its part to the module table on top of the stack (lua_core.c calls them). */
-void tc_open_dtype(lua_State *L);       /* lua_dtype.c: dtypes and spaces */
-void tc_open_array(lua_State *L);       /* lua_array.c */
-void tc_open_host(lua_State *L);        /* lua_host.c: randn, allclose ... */
-void tc_open_device(lua_State *L);      /* lua_dev.c */
-void tc_open_module(lua_State *L);      /* lua_module.c: tc.ptx, tc.cuda, tensormap */
-void tc_open_kernel(lua_State *L);      /* lua_kern.c: kernel, record */
-void tc_open_ref(lua_State *L);         /* lua_ref.c */
-void tc_open_barrier(lua_State *L);     /* lua_barrier.c */
-void tc_open_control(lua_State *L);     /* lua_control.c: roles, range, when, var, scalars */
-void tc_open_scalar(lua_State *L);      /* lua_scalar.c */
-void tc_open_fragment(lua_State *L);    /* lua_frag.c */
-void tc_open_op(lua_State *L);          /* lua_op.c: mma, copies, TMEM, prints */
-void tc_open_launch(lua_State *L);      /* lua_launch.c: methods of a kernel that run it */
+void tc_open_dtype(lua_State *L);    /* lua_dtype.c: dtypes and spaces */
+void tc_open_array(lua_State *L);    /* lua_array.c */
+void tc_open_host(lua_State *L);     /* lua_host.c: randn, allclose ... */
+void tc_open_device(lua_State *L);   /* lua_dev.c */
+void tc_open_module(lua_State *L);   /* lua_module.c: tc.ptx, tc.cuda, tensormap */
+void tc_open_kernel(lua_State *L);   /* lua_kern.c: kernel, record */
+void tc_open_ref(lua_State *L);      /* lua_ref.c */
+void tc_open_barrier(lua_State *L);  /* lua_barrier.c */
+void tc_open_control(lua_State *L);  /* lua_control.c: roles, range, when, var, scalars */
+void tc_open_scalar(lua_State *L);   /* lua_scalar.c */
+void tc_open_fragment(lua_State *L); /* lua_frag.c */
+void tc_open_op(lua_State *L);       /* lua_op.c: mma, copies, TMEM, prints */
+void tc_open_launch(lua_State *L);   /* lua_launch.c: methods of a kernel that run it */
+
+/* lua_dev.c */
+struct device;
+/* The device that new arrays live on; opens the default at first use, raises when it cannot. */
+struct device *tc_current_device(lua_State *L);
+/* The object of an open device; raises when `arg` is none, or is closed. */
+struct device *tc_check_device(lua_State *L, int arg);
+/* A device object or its name: the device; raises when this machine lacks it. */
+struct device *tc_to_device(lua_State *L, int arg);
+void tc_push_device(lua_State *L, struct device *d);
+/* Memory on d, after a full collection and a second try where the first fails; raises. */
+uint64_t tc_device_alloc(lua_State *L, struct device *d, uint64_t bytes, const char *name);
 
 /* lua_kern.c: the recording that is open in this state; raises when none is. */
 struct kern *tc_current_kernel(lua_State *L);
@@ -130,7 +145,7 @@ struct array {
 	int rank;
 	int64_t shape[TC_MAX_RANK];
 	int64_t elements, bytes;
-	uint64_t address;       /* on the device; 0 once freed */
+	uint64_t address; /* on the device; 0 once freed */
 };
 struct array *tc_check_array(lua_State *L, int arg);
 /* A new, undefined array on the current device; raises on failure. */

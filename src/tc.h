@@ -18,15 +18,15 @@
 /* Everything a recording or a compilation makes lives in one arena. */
 struct arena {
 	struct arena_block *blocks;
-	size_t used, total;     /* of the current block; bytes in all */
+	size_t used, total; /* of the current block; bytes in all */
 };
-void *tc_arena_alloc(struct arena *a, size_t size);     /* zeroed, never NULL: fails by longjmp */
+void *tc_arena_alloc(struct arena *a, size_t size); /* zeroed, never NULL: fails by longjmp */
 char *tc_arena_strdup(struct arena *a, const char *s);
 char *tc_arena_printf(struct arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void tc_arena_free(struct arena *a);
 
 struct strbuf {
-	char *text;     /* malloc'ed, NUL-terminated */
+	char *text; /* malloc'ed, NUL-terminated */
 	size_t length, capacity;
 };
 void tc_puts(struct strbuf *b, const char *s);
@@ -35,7 +35,7 @@ void tc_vprintf(struct strbuf *b, const char *fmt, va_list ap);
 void tc_strbuf_free(struct strbuf *b);
 
 struct srcpos {
-	const char *file;       /* NULL: unknown */
+	const char *file; /* NULL: unknown */
 	int line;
 };
 
@@ -53,8 +53,8 @@ enum err_kind {
 struct err {
 	jmp_buf *jump;
 	enum err_kind kind;
-	struct srcpos pos;      /* where the message points; set before each call */
-	const char *code;       /* "no-library", "ptx-rejected" ...: see dev.h; else NULL */
+	struct srcpos pos; /* where the message points; set before each call */
+	const char *code;  /* "no-library", "ptx-rejected" ...: see dev.h; else NULL */
 	char text[8192];
 };
 _Noreturn void tc_fail(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -69,6 +69,10 @@ void tc_arena_errors(struct err *e);
 
 uint64_t tc_hash(const void *data, size_t size, uint64_t seed);
 
+/* nearest.c */
+/* Nearest of a NULL-terminated list to a misspelt word, NULL if none is near. */
+const char *tc_nearest(const char *word, const char *const *list);
+
 /* ---- dtype.c: element types --------------------------------------------------- */
 
 enum dtype {
@@ -78,15 +82,15 @@ enum dtype {
 };
 
 struct dtype_info {
-	const char *name, *shortname;   /* "float16", "f16" */
+	const char *name, *shortname; /* "float16", "f16" */
 	int bits;
-	char klass;                     /* 'F', 'I', 'U', 'B' */
+	char klass; /* 'F', 'I', 'U', 'B' */
 	const char *mlir, *ptx;
 	int tma;
 	const char *npy, *safetensors;
 };
 extern const struct dtype_info tc_dtypes[DT_COUNT];
-int tc_dtype_find(const char *name);    /* long or short name; -1 */
+int tc_dtype_find(const char *name);            /* long or short name; -1 */
 const char *tc_dtype_nearest(const char *name); /* for "did you mean" */
 
 /*
@@ -108,8 +112,7 @@ bool tc_to_integer(enum dtype t, uint64_t bits, int64_t *value);
 void tc_load_doubles(enum dtype t, const void *data, int64_t first, int64_t count, double *out);
 void tc_store_doubles(enum dtype t, void *data, int64_t first, int64_t count, const double *in);
 /* Whole arrays, rounding once; 64-bit integers are not widened to doubles on the way. */
-void tc_convert_elements(enum dtype to, void *dst, enum dtype from, const void *src,
-                         int64_t count);
+void tc_convert_elements(enum dtype to, void *dst, enum dtype from, const void *src, int64_t count);
 
 /* float_format.c: the float types of tc_from_double and tc_to_double */
 uint64_t tc_float_encode(enum dtype t, double x);
@@ -129,12 +132,12 @@ enum space {
  * the program's order (loads, reads of variables) are defined by an op.
  */
 enum val_kind {
-	VAL_CONST,      /* i or f */
-	VAL_EXPR,       /* op over arg[] */
-	VAL_INDEX,      /* the counter of a range */
-	VAL_AXIS,       /* index along a grid or cluster axis: `axis` */
-	VAL_DIM,        /* a named dimension of the arguments: `axis` is its number */
-	VAL_OP          /* result of an op: scalar load, read of a var */
+	VAL_CONST, /* i or f */
+	VAL_EXPR,  /* op over arg[] */
+	VAL_INDEX, /* the counter of a range */
+	VAL_AXIS,  /* index along a grid or cluster axis: `axis` */
+	VAL_DIM,   /* a named dimension of the arguments: `axis` is its number */
+	VAL_OP     /* result of an op: scalar load, read of a var */
 };
 
 enum val_type {
@@ -144,13 +147,33 @@ enum val_type {
 };
 
 enum scalar_op {
-	SO_ADD, SO_SUB, SO_MUL, SO_FLOORDIV, SO_MOD, SO_AND, SO_OR, SO_XOR, SO_NOT, SO_NEG,
-	SO_SHL, SO_SHR, SO_DIV,         /* SO_DIV: f32 only */
-	SO_MIN, SO_MAX,
-	SO_LT, SO_LE, SO_GT, SO_GE, SO_EQ, SO_NE,       /* s32 or f32 -> predicate */
-	SO_LAND, SO_LOR, SO_LNOT,       /* predicates */
-	SO_SELECT,                      /* arg[0] ? arg[1] : arg[2] */
-	SO_TO_F32, SO_TO_S32
+	SO_ADD,
+	SO_SUB,
+	SO_MUL,
+	SO_FLOORDIV,
+	SO_MOD,
+	SO_AND,
+	SO_OR,
+	SO_XOR,
+	SO_NOT,
+	SO_NEG,
+	SO_SHL,
+	SO_SHR,
+	SO_DIV, /* SO_DIV: f32 only */
+	SO_MIN,
+	SO_MAX,
+	SO_LT,
+	SO_LE,
+	SO_GT,
+	SO_GE,
+	SO_EQ,
+	SO_NE, /* s32 or f32 -> predicate */
+	SO_LAND,
+	SO_LOR,
+	SO_LNOT,   /* predicates */
+	SO_SELECT, /* arg[0] ? arg[1] : arg[2] */
+	SO_TO_F32,
+	SO_TO_S32
 };
 
 struct val {
@@ -161,9 +184,9 @@ struct val {
 	struct val *arg[3];
 	int32_t i;
 	float f;
-	int axis;               /* VAL_AXIS: 0.. grid axes, then cluster axes, as written */
-	struct scope *home;     /* innermost scope that it is defined in */
-	struct op *def;         /* VAL_INDEX: the range; VAL_OP: the op */
+	int axis;           /* VAL_AXIS: 0.. grid axes, then cluster axes, as written */
+	struct scope *home; /* innermost scope that it is defined in */
+	struct op *def;     /* VAL_INDEX: the range; VAL_OP: the op */
 	/* val.c's own: equal expressions are one node; bounded depth, so passes may recurse */
 	struct val *chain;
 	uint32_t divisor;
@@ -178,8 +201,8 @@ struct dim {
 };
 
 enum tmem_layout {
-	TML_DEFAULT,            /* row = lane; one element, or 32/bits of them, a column */
-	TML_HALF_LANE,          /* 64 rows, one CTA: layout F of isa.md 4 */
+	TML_DEFAULT,   /* row = lane; one element, or 32/bits of them, a column */
+	TML_HALF_LANE, /* 64 rows, one CTA: layout F of isa.md 4 */
 	TML_M64_COLLECTIVE,
 	TML_SCALES,
 	TML_B_SCALES_M64_COLLECTIVE,
@@ -187,26 +210,26 @@ enum tmem_layout {
 };
 
 struct alloc {
-	int id;                 /* order of allocation; GMEM: number of the argument */
+	int id; /* order of allocation; GMEM: number of the argument */
 	enum space space;
 	enum dtype dtype;
 	int rank;
 	struct dim shape[TC_MAX_RANK];
 	struct srcpos pos;
-	const char *name;       /* NULL unless opts.name was given */
+	const char *name; /* NULL unless opts.name was given */
 	/* SMEM: bytes of the swizzle, 0 = plain row-major ("none") */
 	int swizzle;
 	bool swizzle_given;
 	/* TMEM */
 	bool collective, packed;
 	enum tmem_layout layout;
-	int packing;            /* elements a 32-bit column: 1 or 32 / bits */
-	int columns;            /* 32-bit columns it needs, before rounding */
+	int packing; /* elements a 32-bit column: 1 or 32 / bits */
+	int columns; /* 32-bit columns it needs, before rounding */
 	/* aliases share storage: allocations of one union, each in a member group */
 	struct alias_set *alias;
 	int alias_member;
 	/* set by place.c */
-	int64_t offset;         /* SMEM: bytes from the dynamic base; TMEM: column */
+	int64_t offset; /* SMEM: bytes from the dynamic base; TMEM: column */
 };
 
 struct alias_set {
@@ -222,7 +245,7 @@ struct alias_set {
 struct ref {
 	struct alloc *alloc;
 	int rank;
-	struct dim shape[TC_MAX_RANK];  /* of the view, in the view's order */
+	struct dim shape[TC_MAX_RANK]; /* of the view, in the view's order */
 	int axis[TC_MAX_RANK];
 	struct val *start[TC_MAX_RANK]; /* per axis; NULL is 0 */
 	struct dim extent[TC_MAX_RANK]; /* per axis */
@@ -242,46 +265,46 @@ struct barrier {
 	int id;
 	int num_arrivals, num_barriers;
 	bool orders_tensor_core;
-	bool cluster;           /* cluster_barrier: arrivals of every CTA along `axes` */
-	unsigned cluster_axes;  /* bit i: cluster axis i */
+	bool cluster;          /* cluster_barrier: arrivals of every CTA along `axes` */
+	unsigned cluster_axes; /* bit i: cluster axis i */
 	struct srcpos pos;
 	const char *name;
-	int64_t offset;         /* set by place.c: bytes from the dynamic base */
+	int64_t offset; /* set by place.c: bytes from the dynamic base */
 };
 
 struct barrier_ref {
-	struct barrier *barrier;        /* NULL: none given */
-	struct val *index;              /* NULL: not indexed */
+	struct barrier *barrier; /* NULL: none given */
+	struct val *index;       /* NULL: not indexed */
 	struct val *cluster_rank;
 };
 
 struct role {
 	int id;
 	const char *name;
-	int warps;              /* 32-thread warps in all: a warpgroup is 4 */
-	bool warpgroups;        /* made of whole warpgroups */
-	bool implicit;          /* the one role of a kernel without roles */
-	int max_registers;      /* set_max_registers, 0: not given */
+	int warps;         /* 32-thread warps in all: a warpgroup is 4 */
+	bool warpgroups;   /* made of whole warpgroups */
+	bool implicit;     /* the one role of a kernel without roles */
+	int max_registers; /* set_max_registers, 0: not given */
 	struct srcpos pos;
 };
 
 struct var {
 	int id;
-	enum val_type type;     /* of a scalar var */
-	struct frag *frag;      /* initial fragment, NULL: scalar */
+	enum val_type type; /* of a scalar var */
+	struct frag *frag;  /* initial fragment, NULL: scalar */
 	struct val *init;
 	struct scope *home;
-	struct role *owner;     /* set in a role's block: that role; NULL: shared */
+	struct role *owner; /* set in a role's block: that role; NULL: shared */
 	bool set_in_shared;
-	uint32_t read_by;       /* bit 0: shared code; bit 1 + i: role i */
+	uint32_t read_by; /* bit 0: shared code; bit 1 + i: role i */
 	struct srcpos pos;
 };
 
 /* A register tile.  Its distribution over threads is chosen by lower_frag.c. */
 struct frag {
 	int id;
-	enum dtype dtype;       /* f32 f16 bf16 s32 u32 i8 ... bool for comparisons */
-	int rank;               /* 0 (splat), 1 or 2 */
+	enum dtype dtype; /* f32 f16 bf16 s32 u32 i8 ... bool for comparisons */
+	int rank;         /* 0 (splat), 1 or 2 */
 	int shape[2];
 	struct scope *home;
 	struct role *role;
@@ -295,67 +318,164 @@ enum op_kind {
 };
 
 enum frag_op {
-	FO_ADD, FO_SUB, FO_MUL, FO_DIV, FO_MAX, FO_MIN, FO_AND, FO_OR, FO_XOR, FO_SHL, FO_SHR,
-	FO_NEG, FO_ABS, FO_NOT, FO_EXP2, FO_LOG2, FO_EXP, FO_LOG, FO_RSQRT, FO_SQRT, FO_TANH,
-	FO_LT, FO_LE, FO_GT, FO_GE, FO_EQ, FO_NE, FO_WHERE, FO_FMA
+	FO_ADD,
+	FO_SUB,
+	FO_MUL,
+	FO_DIV,
+	FO_MAX,
+	FO_MIN,
+	FO_AND,
+	FO_OR,
+	FO_XOR,
+	FO_SHL,
+	FO_SHR,
+	FO_NEG,
+	FO_ABS,
+	FO_NOT,
+	FO_EXP2,
+	FO_LOG2,
+	FO_EXP,
+	FO_LOG,
+	FO_RSQRT,
+	FO_SQRT,
+	FO_TANH,
+	FO_LT,
+	FO_LE,
+	FO_GT,
+	FO_GE,
+	FO_EQ,
+	FO_NE,
+	FO_WHERE,
+	FO_FMA
 };
 
 enum reduce_op {
-	RO_SUM, RO_MAX, RO_MIN
+	RO_SUM,
+	RO_MAX,
+	RO_MIN
 };
 
 /* Payloads.  They are also the arguments of the checks: see check.c. */
-struct range_op { struct val *lo, *hi, *step, *index; struct scope *body; };
-struct loop_op { struct scope *body; };
-struct stop_op { struct val *cond; struct op *loop; };
-struct when_op { struct val *cond; struct scope *then, *otherwise; };
-struct role_op { struct role *role; struct scope *body; };
+struct range_op {
+	struct val *lo, *hi, *step, *index;
+	struct scope *body;
+};
+struct loop_op {
+	struct scope *body;
+};
+struct stop_op {
+	struct val *cond;
+	struct op *loop;
+};
+struct when_op {
+	struct val *cond;
+	struct scope *then, *otherwise;
+};
+struct role_op {
+	struct role *role;
+	struct scope *body;
+};
 
-struct copy_op {        /* COPY_GMEM_TO_SMEM, COPY_SMEM_TO_GMEM */
+struct copy_op { /* COPY_GMEM_TO_SMEM, COPY_SMEM_TO_GMEM */
 	struct ref *src, *dst;
 	struct barrier_ref barrier;
-	unsigned collective_axes;       /* bit i: cluster axis i; 0: none */
+	unsigned collective_axes; /* bit i: cluster axis i; 0: none */
 	bool leader_tracked, partitioned;
 	int partition_axis;
 	enum reduce_op reduce;
 	bool has_reduce;
-	bool commit_group;              /* SMEM -> GMEM: close the bulk group, default true */
+	bool commit_group; /* SMEM -> GMEM: close the bulk group, default true */
 };
-struct wait_smem_op { int n; bool read_only; };        /* wait_smem_to_gmem */
+struct wait_smem_op {
+	int n;
+	bool read_only;
+}; /* wait_smem_to_gmem */
 struct mma_op {
 	struct ref *acc, *a, *b;
 	struct barrier_ref barrier;
-	struct val *accumulate;         /* predicate; NULL: true */
-	bool accumulate_const, accumulate_value;        /* a Lua boolean */
+	struct val *accumulate;                  /* predicate; NULL: true */
+	bool accumulate_const, accumulate_value; /* a Lua boolean */
 	struct ref *a_scale, *b_scale, *a_sparse_metadata;
-	int collective_axis;            /* cluster axis, -1: none */
+	int collective_axis; /* cluster axis, -1: none */
 	const char *collective_axis_name;
 };
-struct arrive_op {      /* BARRIER_ARRIVE, COMMIT_ARRIVE */
+struct arrive_op { /* BARRIER_ARRIVE, COMMIT_ARRIVE */
 	struct barrier_ref barrier;
 	int collective_axis;
 	const char *collective_axis_name;
 };
-struct wait_op { struct barrier_ref barrier; struct val *parity; };
-struct tmem_copy_op { struct ref *src, *dst; int collective_axis; };      /* SMEM -> TMEM */
-struct load_op { struct ref *ref; struct frag *result; };      /* ASYNC_LOAD_TMEM, LOAD */
-struct store_op { struct ref *ref; struct frag *value; };      /* ASYNC_STORE_TMEM, STORE */
-struct load_scalar_op { struct ref *ref; struct val *result; };
-struct store_scalar_op { struct ref *ref; struct val *value; };
-struct var_op { struct var *var; struct val *value; struct frag *frag; };     /* NEW SET GET */
-struct frag_elementwise_op { enum frag_op op; struct frag *arg[3]; struct frag *result; };
-struct frag_cast_op { struct frag *arg, *result; };
-struct frag_full_op { struct val *value; struct frag *result; };
-struct frag_iota_op { int axis; struct frag *result; };
-struct frag_broadcast_op { struct frag *arg; int axis; struct frag *result; };
-struct frag_reduce_op { enum reduce_op op; int axis; struct frag *arg, *result; };
-struct print_op { const char *format; int count; struct val **values; struct frag *frag; };
-struct assert_op { struct val *cond; const char *message; };
-struct registers_op { int count; };
+struct wait_op {
+	struct barrier_ref barrier;
+	struct val *parity;
+};
+struct tmem_copy_op {
+	struct ref *src, *dst;
+	int collective_axis;
+}; /* SMEM -> TMEM */
+struct load_op {
+	struct ref *ref;
+	struct frag *result;
+}; /* ASYNC_LOAD_TMEM, LOAD */
+struct store_op {
+	struct ref *ref;
+	struct frag *value;
+}; /* ASYNC_STORE_TMEM, STORE */
+struct load_scalar_op {
+	struct ref *ref;
+	struct val *result;
+};
+struct store_scalar_op {
+	struct ref *ref;
+	struct val *value;
+};
+struct var_op {
+	struct var *var;
+	struct val *value;
+	struct frag *frag;
+}; /* NEW SET GET */
+struct frag_elementwise_op {
+	enum frag_op op;
+	struct frag *arg[3];
+	struct frag *result;
+};
+struct frag_cast_op {
+	struct frag *arg, *result;
+};
+struct frag_full_op {
+	struct val *value;
+	struct frag *result;
+};
+struct frag_iota_op {
+	int axis;
+	struct frag *result;
+};
+struct frag_broadcast_op {
+	struct frag *arg;
+	int axis;
+	struct frag *result;
+};
+struct frag_reduce_op {
+	enum reduce_op op;
+	int axis;
+	struct frag *arg, *result;
+};
+struct print_op {
+	const char *format;
+	int count;
+	struct val **values;
+	struct frag *frag;
+};
+struct assert_op {
+	struct val *cond;
+	const char *message;
+};
+struct registers_op {
+	int count;
+};
 
 struct op {
 	enum op_kind kind;
-	int id;                 /* order of recording */
+	int id; /* order of recording */
 	struct srcpos pos;
 	struct scope *scope;
 	struct op *next;
@@ -401,11 +521,11 @@ struct scope {
 	enum scope_kind kind;
 	int depth;
 	struct scope *parent;
-	struct op *owner;       /* NULL for the root */
-	struct role *role;      /* set for a role block and all inside it */
+	struct op *owner;  /* NULL for the root */
+	struct role *role; /* set for a role block and all inside it */
 	struct op *first, *last;
 	int count;
-	bool closed;            /* its callback has returned */
+	bool closed; /* its callback has returned */
 };
 
 struct ptrvec {
@@ -421,7 +541,7 @@ struct kern {
 	/* arguments */
 	int arg_count;
 	struct ref **args;
-	int dim_count;                  /* named dimensions, in order of appearance */
+	int dim_count; /* named dimensions, in order of appearance */
 	const char **dim_names;
 	struct val **dim_values;
 	/* grid: static sizes, or -1 where a function gives them at launch */
@@ -430,14 +550,14 @@ struct kern {
 	const char *grid_names[TC_MAX_RANK], *cluster_names[3];
 	/* recording */
 	struct scope *root, *current;
-	struct ptrvec allocs, barriers, roles, vars, aliases;   /* in order of creation */
+	struct ptrvec allocs, barriers, roles, vars, aliases; /* in order of creation */
 	int op_count, val_count, frag_count;
-	struct op *roleless_op;         /* first op that made the kernel role-less */
-	struct role *implicit_role;     /* its role, NULL: none yet; stands in `roles` too */
-	struct val **val_buckets;       /* val.c */
+	struct op *roleless_op;     /* first op that made the kernel role-less */
+	struct role *implicit_role; /* its role, NULL: none yet; stands in `roles` too */
+	struct val **val_buckets;   /* val.c */
 	bool finished;
 	bool profile;
-	const char *target;             /* "sm_100a" or NULL: the device's */
+	const char *target; /* "sm_100a" or NULL: the device's */
 };
 
 /*
@@ -445,12 +565,12 @@ struct kern {
  * on failure they jump and the recording is as it was.
  */
 #define TC_MAX_ROLES 31
-struct kern *tc_kern_new(const char *name);     /* NULL: out of memory */
+struct kern *tc_kern_new(const char *name); /* NULL: out of memory */
 void tc_kern_free(struct kern *k);
-struct op *tc_kern_append(struct kern *k, enum op_kind kind);   /* into the current scope */
+struct op *tc_kern_append(struct kern *k, enum op_kind kind); /* into the current scope */
 struct scope *tc_kern_open(struct kern *k, enum scope_kind kind, struct op *owner,
-                           struct role *role);
-void tc_kern_close(struct kern *k);             /* back to the parent scope */
+			   struct role *role);
+void tc_kern_close(struct kern *k); /* back to the parent scope */
 /* The role that runs the current place; NULL in shared code. */
 struct role *tc_kern_role(struct kern *k);
 /* A kernel without roles gets its implicit one, if it has none yet. */
@@ -479,12 +599,12 @@ void tc_kern_rollback(struct kern *k, const struct kern_mark *m);
  */
 struct op *tc_kern_record(struct kern *k, const struct op *draft);
 struct alloc *tc_kern_alloc(struct kern *k, const struct alloc *draft, bool packed_given,
-                            bool layout_given, bool collective_given);
+			    bool layout_given, bool collective_given);
 struct barrier *tc_kern_barrier(struct kern *k, const struct barrier *draft);
 struct role *tc_kern_add_role(struct kern *k, const struct role *draft);
 /* members[i] holds counts[i] refs that stand one after the other. */
 struct alias_set *tc_kern_union(struct kern *k, struct ref ***members, const int *counts,
-                                int member_count);
+				int member_count);
 /* Cluster axis of that name, -1: none. */
 int tc_kern_cluster_axis(const struct kern *k, const char *name);
 
@@ -493,8 +613,8 @@ struct val *tc_val_const(struct kern *k, int32_t i);
 struct val *tc_val_float(struct kern *k, float f);
 /* Folds constants and simplifies; operands must be visible here. */
 struct val *tc_val_expr(struct kern *k, enum scalar_op op, struct val *a, struct val *b,
-                        struct val *c);
-bool tc_val_is_const(const struct val *v, int64_t *value);      /* NULL counts as 0 */
+			struct val *c);
+bool tc_val_is_const(const struct val *v, int64_t *value); /* NULL counts as 0 */
 /* Largest power of two (up to 2^16) that surely divides v. */
 int tc_val_divisor(const struct val *v);
 bool tc_scope_encloses(const struct scope *outer, const struct scope *inner);
@@ -508,11 +628,10 @@ struct val *tc_val_to(struct kern *k, struct val *v, enum val_type type);
 
 /* ref.c: views.  Fail with the user's position. */
 struct ref *tc_ref_whole(struct kern *k, struct alloc *a);
-struct ref *tc_ref_index(struct kern *k, const struct ref *r, const struct index *index,
-                         int count);
+struct ref *tc_ref_index(struct kern *k, const struct ref *r, const struct index *index, int count);
 /* In units of tiles; a GMEM tile may overhang the array. */
 struct ref *tc_ref_tile(struct kern *k, const struct ref *r, struct val *const *index,
-                        const int64_t *shape, int count);
+			const int64_t *shape, int count);
 struct ref *tc_ref_transpose(struct kern *k, const struct ref *r);
 void tc_ref_usable(struct kern *k, const struct ref *r);
 void tc_barrier_usable(struct kern *k, const struct barrier_ref *b);
@@ -525,30 +644,30 @@ void tc_barrier_usable(struct kern *k, const struct barrier_ref *b);
  */
 struct frag *tc_frag_new(struct kern *k, enum dtype t, int rank, const int *shape);
 struct frag *tc_frag_full(struct kern *k, struct val *value, enum dtype t, int rank,
-                          const int *shape);
+			  const int *shape);
 struct frag *tc_frag_iota(struct kern *k, enum dtype t, int rank, const int *shape, int axis);
 struct frag *tc_frag_elementwise(struct kern *k, enum frag_op op, struct frag *const *arg,
-                                 int count);
+				 int count);
 struct frag *tc_frag_cast(struct kern *k, struct frag *f, enum dtype t);
 struct frag *tc_frag_broadcast(struct kern *k, struct frag *f, int rank, const int *shape,
-                               int axis);
+			       int axis);
 struct frag *tc_frag_reduce(struct kern *k, enum reduce_op op, struct frag *f, int axis);
 const char *tc_frag_text(struct kern *k, const struct frag *f); /* "float32 (128, 64)" */
 const char *tc_frag_op_name(enum frag_op op);
 
 /* ---- print.c: objects and values as text ----------------------------------------- */
 
-void tc_print_shape(struct strbuf *b, const struct dim *shape, int rank);   /* (128, 64) */
-const char *tc_shape_text(struct kern *k, const struct ref *r);     /* in the arena */
-const char *tc_ref_text(struct kern *k, const struct ref *r);       /* one line, true */
+void tc_print_shape(struct strbuf *b, const struct dim *shape, int rank); /* (128, 64) */
+const char *tc_shape_text(struct kern *k, const struct ref *r);           /* in the arena */
+const char *tc_ref_text(struct kern *k, const struct ref *r);             /* one line, true */
 const char *tc_val_text(struct kern *k, const struct val *v);
-void tc_print_op(struct strbuf *b, struct kern *k, const struct op *op);    /* one line */
-void tc_print_ops(struct strbuf *b, struct kern *k);                /* the scope tree */
+void tc_print_op(struct strbuf *b, struct kern *k, const struct op *op); /* one line */
+void tc_print_ops(struct strbuf *b, struct kern *k);                     /* the scope tree */
 
 /* ---- check*.c: is this call legal? -------------------------------------------------- */
 
 void tc_check_alloc(struct kern *k, struct alloc *a, bool packed_given, bool layout_given,
-                    bool collective_given);     /* completes swizzle, packing, columns */
+		    bool collective_given); /* completes swizzle, packing, columns */
 void tc_check_mma(struct kern *k, struct mma_op *m);
 void tc_check_commit_arrive(struct kern *k, struct arrive_op *a);
 void tc_check_barrier(struct kern *k, const struct barrier *b);
@@ -569,16 +688,16 @@ void tc_check_barrier_index(struct kern *k, const struct barrier *b, const struc
 /* ---- target.c: what a target has ---------------------------------------------------- */
 
 struct target {
-	const char *name;               /* "sm_100a" */
-	int sm;                         /* 100 */
-	const char *ptx_version;        /* lowest that the target accepts */
-	int64_t smem_limit;             /* bytes a block may use */
-	int tmem_columns;               /* 0: none */
-	int max_threads, registers;     /* a block; 32-bit registers a block */
-	const struct target_ops *ops;   /* lower.c: how this target carries out an op */
+	const char *name;             /* "sm_100a" */
+	int sm;                       /* 100 */
+	const char *ptx_version;      /* lowest that the target accepts */
+	int64_t smem_limit;           /* bytes a block may use */
+	int tmem_columns;             /* 0: none */
+	int max_threads, registers;   /* a block; 32-bit registers a block */
+	const struct target_ops *ops; /* lower.c: how this target carries out an op */
 };
-const struct target *tc_target_find(const char *name);  /* NULL: unknown */
-const struct target *const *tc_targets(void);           /* NULL-terminated */
+const struct target *tc_target_find(const char *name); /* NULL: unknown */
+const struct target *const *tc_targets(void);          /* NULL-terminated */
 
 /* ---- verify.c, and the passes: see compile.h ------------------------------------------ */
 
@@ -589,11 +708,11 @@ void tc_verify(struct kern *k, const struct target *t);
 enum param_kind {
 	PARAM_TENSORMAP,
 	PARAM_POINTER,
-	PARAM_DIM       /* u32: a named dimension */
+	PARAM_DIM /* u32: a named dimension */
 };
 struct param {
 	enum param_kind kind;
-	int arg;                /* PARAM_DIM: number of the named dimension */
+	int arg; /* PARAM_DIM: number of the named dimension */
 	/*
 	 * PARAM_TENSORMAP: innermost first.  Map dimension i runs along axis[i] of
 	 * the argument; collapsed[i] further axes, slower ones, are merged into it.
@@ -601,12 +720,12 @@ struct param {
 	int rank;
 	int axis[5], collapsed[5];
 	uint32_t box[5];
-	int swizzle;            /* bytes: 0, 32, 64, 128 */
+	int swizzle; /* bytes: 0, 32, 64, 128 */
 	enum dtype dtype;
 };
 
 struct program_symbol {
-	char space;             /* 's' SMEM, 't' TMEM, 'b' barrier */
+	char space; /* 's' SMEM, 't' TMEM, 'b' barrier */
 	uint32_t address, size;
 	const char *name;
 };
@@ -618,7 +737,7 @@ struct program_info {
 	int threads, warps;
 	int64_t smem_bytes;
 	int tmem_columns, barrier_count, named_barriers;
-	const char *text;       /* roles, allocations, barriers: for k:info and dumps */
+	const char *text; /* roles, allocations, barriers: for k:info and dumps */
 };
 
 /* A compiled kernel: text and what a launch needs.  Lives in its own arena. */
@@ -629,7 +748,7 @@ struct program {
 	size_t ptx_length;
 	const char *entry;
 	uint32_t block[3], cluster[3];
-	uint32_t smem;          /* dynamic bytes */
+	uint32_t smem; /* dynamic bytes */
 	int param_count;
 	struct param *params;
 	int symbol_count;
@@ -646,32 +765,32 @@ void tc_dump(struct strbuf *b, struct kern *k, const struct target *t, const cha
 
 /* ---- dev.c: where arrays live and kernels run -------------------------------------------- */
 
-struct tensormap {      /* arguments of cuTensorMapEncodeTiled, innermost first */
+struct tensormap { /* arguments of cuTensorMapEncodeTiled, innermost first */
 	int type, rank;
 	uint64_t address;
-	uint64_t dims[5], strides[5];   /* elements; bytes, strides[i] of dims[i + 1] */
+	uint64_t dims[5], strides[5]; /* elements; bytes, strides[i] of dims[i + 1] */
 	uint32_t box[5], element_strides[5];
-	int interleave, swizzle, l2_promotion, oob_fill;        /* the driver's enumerators */
+	int interleave, swizzle, l2_promotion, oob_fill; /* the driver's enumerators */
 };
 
 struct launch_param {
 	bool is_tensormap;
 	struct tensormap map;
 	uint8_t bytes[128];
-	uint32_t size;          /* of bytes */
+	uint32_t size; /* of bytes */
 };
 
 struct launch {
-	const char *ptx;        /* NUL-terminated */
+	const char *ptx; /* NUL-terminated */
 	size_t ptx_length;
-	const char *entry, *name;       /* entry in the PTX; the user's name */
+	const char *entry, *name; /* entry in the PTX; the user's name */
 	uint32_t grid[3], block[3], cluster[3], smem;
 	int param_count;
 	const struct launch_param *params;
 	int symbol_count, line_count;
 	const struct program_symbol *symbols;
 	const struct program_line *lines;
-	void **cache;           /* a slot of the caller's: the loaded module on this device */
+	void **cache; /* a slot of the caller's: the loaded module on this device */
 };
 
 struct device;
