@@ -8,41 +8,70 @@
 #include "tc.h"
 
 struct run_options {
-	const char *mode;       /* "fast", "check", "random"; NULL: the default */
-	const char *numerics;   /* "f32", "hardware"; NULL: the default of the mode */
+	const char *mode;     /* "fast", "check", "random"; NULL: the default */
+	const char *numerics; /* "f32", "hardware"; NULL: the default of the mode */
 	uint64_t seed, max_instructions;
 	int threads;
 	void *stream;
-	struct emu_report *report;      /* filled by the emulator when given */
+	struct emu_report *report; /* filled by the emulator when given */
 	void (*print)(void *context, const char *text, size_t length);
 	void *print_context;
 };
 
+struct device_properties {
+	char description[128]; /* the product's name */
+	int sm_count, max_threads, clock_khz;
+	uint64_t memory, memory_free; /* bytes */
+	int64_t smem_limit;           /* bytes a block may use */
+};
+
+/*
+ * Failures: false or NULL, with e->text and e->kind set.  ERR_ENVIRONMENT has one of the codes
+ * "no-library", "no-driver", "no-device", "no-assembler"; "ptx-rejected" marks PTX that the
+ * assembler or the emulator refuses, "hazard" a fault of the running kernel, "lost" a GPU whose
+ * context died.
+ */
 struct device_ops {
 	/* 0 on failure, with a message in e->text */
 	uint64_t (*alloc)(struct device *d, uint64_t bytes, const char *name, struct err *e);
 	void (*release)(struct device *d, uint64_t address);
 	bool (*read)(struct device *d, void *dst, uint64_t src, uint64_t bytes, struct err *e);
-	bool (*write)(struct device *d, uint64_t dst, const void *src, uint64_t bytes, struct err *e);
+	bool (*write)(struct device *d, uint64_t dst, const void *src, uint64_t bytes,
+		      struct err *e);
 	/* The host's view of device memory, NULL where there is none (GPU). */
 	void *(*host)(struct device *d, uint64_t address, uint64_t bytes);
 	bool (*launch)(struct device *d, const struct launch *l, const struct run_options *o,
-	               struct err *e);
+		       struct err *e);
 	bool (*synchronize)(struct device *d, struct err *e);
 	void (*unload)(struct device *d, void *cached);
 	void (*close)(struct device *d);
+	/* Streams and events; NULL handles are the device's own order. */
+	void *(*stream_new)(struct device *d, struct err *e);
+	void (*stream_free)(struct device *d, void *stream);
+	bool (*stream_synchronize)(struct device *d, void *stream, struct err *e);
+	void *(*event_new)(struct device *d, struct err *e);
+	void (*event_free)(struct device *d, void *event);
+	bool (*event_record)(struct device *d, void *event, void *stream, struct err *e);
+	/* Waits for `to`; milliseconds from one record to the other. */
+	bool (*event_elapsed)(struct device *d, void *from, void *to, double *ms, struct err *e);
+	void (*properties)(struct device *d, struct device_properties *p);
 };
 
 struct device {
-	const char *name;       /* "cuda:0", "emulator:sm_100a" */
+	const char *name; /* "cuda:0", "emulator:sm_100a" */
 	const struct target *target;
 	const struct device_ops *ops;
-	int references;         /* the registry's, each array's, each module's */
+	int references; /* the registry's, each array's, each module's */
 	bool closed;
 	void *state;
 };
 
 /* dev.c */
+/* Sets e and returns false. */
+bool tc_dev_fail(struct err *e, enum err_kind kind, const char *code, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+/* Can code for `target` ("sm_90a", "sm_80", "sm_100f") run where the device is `device`? */
+bool tc_target_runs(const char *target, const char *device);
 /* "cuda:0", "emulator", "emulator:sm_90a", NULL for the default; NULL and e on failure. */
 struct device *tc_device_open(const char *name, struct err *e);
 struct device *tc_device_hold(struct device *d);
@@ -53,13 +82,64 @@ bool tc_device_is_emulator(const struct device *d);
 /* dev_emu.c, gpu.c */
 struct device *tc_emulator_open(const struct target *t, struct err *e);
 struct device *tc_gpu_open(int ordinal, struct err *e);
-int tc_gpu_count(struct err *e);        /* 0 with e->text when there is no driver */
+int tc_gpu_count(struct err *e); /* 0 with e->text when there is no driver */
 
 /* jit.c: PTX to cubin, CUDA C to PTX.  false: e->text says what is missing or wrong. */
 bool tc_assemble(const char *ptx, size_t length, const char *target, struct strbuf *cubin,
-                 struct strbuf *log, struct err *e);
+		 struct strbuf *log, struct err *e);
 bool tc_nvrtc(const char *source, const char *name, const char *target, const char *const *options,
-              int option_count, struct strbuf *ptx, struct strbuf *log, struct err *e);
+	      int option_count, struct strbuf *ptx, struct strbuf *log, struct err *e);
+
+/* Version of the assembler that tc_assemble uses, e.g. "nvJitLink 13.0"; NULL: there is none. */
+const char *tc_assembler_version(void);
+const char *tc_nvrtc_version(void);
+
+/* What the assembler's log says about one entry; -1 where it says nothing. */
+struct assembly_info {
+	int registers, spill_stores, spill_loads, stack, barriers;
+	int64_t smem; /* static, bytes */
+};
+bool tc_assembly_info(const char *log, const char *entry, struct assembly_info *info);
+
+/* signature.c: the entries of a PTX text, without a PTX parser. */
+struct ptx_param {
+	char name[128], type[8]; /* "u64", "f32", "b8" */
+	uint32_t size, align;    /* bytes in all */
+	bool is_array;
+};
+struct ptx_entry {
+	char name[512];
+	int param_count;
+	struct ptx_param *params;
+	uint32_t max_threads[3], required_threads[3], required_cluster[3]; /* 0: not given */
+};
+struct ptx_signature {
+	char version[16], target[32];
+	int entry_count;
+	struct ptx_entry *entries;
+};
+bool tc_ptx_signature(const char *ptx, struct ptx_signature *s, struct err *e);
+void tc_ptx_signature_free(struct ptx_signature *s);
+uint32_t tc_ptx_type_size(const char *type); /* "u64" -> 8; 0: not a type */
+
+/* config.c: the TCMMA_* variables, read once; a setting of the whole process. */
+enum config {
+#define CONFIG(id, ...) CONFIG_##id,
+#include "config.def"
+	CONFIG_COUNT
+};
+struct config_info {
+	const char *name, *variable;
+	char type; /* 's' string, 'b' boolean, 'i' integer */
+	const char *standard, *doc;
+};
+extern const struct config_info tc_config_infos[CONFIG_COUNT];
+const char *tc_config_string(enum config c); /* NULL: not set; stays valid */
+bool tc_config_boolean(enum config c);
+int64_t tc_config_integer(enum config c);
+bool tc_config_acceptable(enum config c, const char *text);
+/* value NULL: back to the default.  False: not a value of its type. */
+bool tc_config_set(enum config c, const char *value);
 
 /* cache.c */
 bool tc_cache_get(uint64_t key[2], struct strbuf *data);

@@ -1,0 +1,474 @@
+/* The emulator as a device: memory, launches, and its reports as error messages. */
+#include "dev.h"
+#include "emu/emu.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct emulator {
+	struct emu *emu;
+};
+
+static struct emu *machine(struct device *d)
+{
+	return ((struct emulator *)d->state)->emu;
+}
+
+/* ---- memory ---------------------------------------------------------------------- */
+
+static uint64_t alloc(struct device *d, uint64_t bytes, const char *name, struct err *e)
+{
+	struct emu_error why = {0};
+	uint64_t address = emu_alloc(machine(d), bytes, name, &why);
+
+	if (!address)
+		tc_dev_fail(e, ERR_MEMORY, NULL, "%s: out of memory for %llu bytes: %s", d->name,
+			    (unsigned long long)bytes, why.text);
+	return address;
+}
+
+static void release(struct device *d, uint64_t address)
+{
+	emu_release(machine(d), address);
+}
+
+static bool copy_out(struct device *d, void *dst, uint64_t src, uint64_t bytes, struct err *e)
+{
+	struct emu_error why = {0};
+
+	return emu_read(machine(d), dst, src, bytes, &why) ||
+	       tc_dev_fail(e, ERR_USER, NULL, "%s: %s", d->name, why.text);
+}
+
+static bool copy_in(struct device *d, uint64_t dst, const void *src, uint64_t bytes, struct err *e)
+{
+	struct emu_error why = {0};
+
+	return emu_write(machine(d), dst, src, bytes, &why) ||
+	       tc_dev_fail(e, ERR_USER, NULL, "%s: %s", d->name, why.text);
+}
+
+static void *host(struct device *d, uint64_t address, uint64_t bytes)
+{
+	return emu_host(machine(d), address, bytes);
+}
+
+/* ---- Ctrl-C: the emulator polls a flag that our handler sets ---------------------------- */
+
+static volatile sig_atomic_t interrupt_seen;
+
+static void on_interrupt(int signal)
+{
+	(void)signal;
+	interrupt_seen = 1;
+}
+
+static bool interrupted(void *context)
+{
+	(void)context;
+	return interrupt_seen != 0;
+}
+
+/* False where SIGINT is ignored or cannot be caught; then there is nothing to undo. */
+static bool catch_interrupt(struct sigaction *old)
+{
+	struct sigaction ours = {.sa_handler = on_interrupt};
+
+	interrupt_seen = 0;
+	if (sigaction(SIGINT, NULL, old) || old->sa_handler == SIG_IGN)
+		return false;
+	return sigaction(SIGINT, &ours, NULL) == 0;
+}
+
+/* ---- reports --------------------------------------------------------------------------- */
+
+static void print_to_stdout(void *context, const char *text, size_t length)
+{
+	(void)context;
+	fwrite(text, 1, length, stdout);
+}
+
+struct text {
+	char *at;
+	size_t size, length;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	int n = vsnprintf(t->at + t->length, t->size - t->length, fmt, ap);
+	va_end(ap);
+	if (n > 0)
+		t->length += (size_t)n < t->size - t->length ? (size_t)n : t->size - t->length - 1;
+}
+
+/* Line `number` of the PTX text without its indentation. */
+static void add_ptx_line(struct text *t, const char *ptx, uint32_t number)
+{
+	while (ptx && *ptx && number-- > 1) {
+		ptx = strchr(ptx, '\n');
+		ptx = ptx ? ptx + 1 : NULL;
+	}
+	if (!ptx || !*ptx)
+		return;
+	ptx += strspn(ptx, " \t");
+	add(t, ": %.*s", (int)strcspn(ptx, "\r\n"), ptx);
+}
+
+static void add_hazard(struct text *t, const struct launch *l, const struct emu_hazard *h)
+{
+	add(t, "\n  [%s] %s", h->rule, h->message);
+	add(t, "\n    at CTA (%u, %u, %u), warp %d", h->cta[0], h->cta[1], h->cta[2], h->warp);
+	if (h->count > 1)
+		add(t, ", %llu times", (unsigned long long)h->count);
+	if (h->ptx_line) {
+		add(t, "\n    PTX line %u", h->ptx_line);
+		add_ptx_line(t, l->ptx, h->ptx_line);
+	}
+	if (h->file)
+		add(t, "\n    recorded at %s:%u", h->file, h->line);
+}
+
+/* True when a hazard of kind error stands in the report; e then has all of them as text. */
+static bool has_errors(const struct device *d, const struct launch *l, const struct emu_report *r,
+		       struct err *e)
+{
+	int count = 0;
+	char buffer[sizeof e->text];
+	struct text t = {.at = buffer, .size = sizeof buffer};
+
+	for (int i = 0; i < r->hazard_count; i++)
+		count += r->hazards[i].severity == EMU_ERROR;
+	if (!count && r->completed)
+		return false;
+	add(&t, "kernel '%s' failed on %s", l->name, d->name);
+	if (!count)
+		add(&t, ": it was stopped before its end");
+	for (int i = 0; i < r->hazard_count; i++)
+		if (r->hazards[i].severity == EMU_ERROR)
+			add_hazard(&t, l, &r->hazards[i]);
+	tc_dev_fail(e, ERR_USER, "hazard", "%s", buffer);
+	return true;
+}
+
+/* ---- launch ---------------------------------------------------------------------------- */
+
+static struct emu_module *load(struct device *d, const struct launch *l, struct err *e)
+{
+	struct emu_error why = {0};
+
+	if (*l->cache)
+		return *l->cache;
+	*l->cache = emu_module_load(machine(d), l->ptx, l->ptx_length, &why);
+	if (!*l->cache) {
+		char line[512] = "";
+		struct text t = {.at = line, .size = sizeof line};
+		if (why.line > 0) {
+			add(&t, "\n  PTX line %d", why.line);
+			add_ptx_line(&t, l->ptx, (uint32_t)why.line);
+		}
+		tc_dev_fail(e, ERR_USER, "ptx-rejected",
+			    "the emulator refuses the PTX of '%s': %s%s", l->name, why.text, line);
+	}
+	return *l->cache;
+}
+
+struct converted {
+	const void **params;
+	uint32_t *sizes;
+	uint8_t (*maps)[128];
+	struct emu_symbol *symbols;
+	struct emu_source_line *lines;
+};
+
+static void converted_free(struct converted *c)
+{
+	free(c->params);
+	free(c->sizes);
+	free(c->maps);
+	free(c->symbols);
+	free(c->lines);
+}
+
+static bool converted_new(struct converted *c, const struct launch *l)
+{
+	size_t n = (size_t)l->param_count + 1;
+
+	c->params = calloc(n, sizeof *c->params);
+	c->sizes = calloc(n, sizeof *c->sizes);
+	c->maps = calloc(n, sizeof *c->maps);
+	c->symbols = calloc((size_t)l->symbol_count + 1, sizeof *c->symbols);
+	c->lines = calloc((size_t)l->line_count + 1, sizeof *c->lines);
+	return c->params && c->sizes && c->maps && c->symbols && c->lines;
+}
+
+static bool encode(const struct tensormap *m, uint8_t out[128], int number, struct err *e)
+{
+	struct emu_error why = {0};
+	struct emu_tensormap map = {.type = m->type,
+				    .rank = m->rank,
+				    .address = m->address,
+				    .interleave = m->interleave,
+				    .swizzle = m->swizzle,
+				    .l2_promotion = m->l2_promotion,
+				    .oob_fill = m->oob_fill};
+
+	memcpy(map.dims, m->dims, sizeof map.dims);
+	memcpy(map.strides, m->strides, sizeof map.strides);
+	memcpy(map.box, m->box, sizeof map.box);
+	memcpy(map.element_strides, m->element_strides, sizeof map.element_strides);
+	return emu_tensormap_encode(&map, out, &why) ||
+	       tc_dev_fail(e, ERR_USER, NULL, "tensor map of parameter %d: %s", number + 1,
+			   why.text);
+}
+
+static bool convert(struct converted *c, const struct launch *l, struct err *e)
+{
+	if (!converted_new(c, l))
+		return tc_dev_fail(e, ERR_MEMORY, NULL, "out of memory for the launch of '%s'",
+				   l->name);
+	for (int i = 0; i < l->param_count; i++) {
+		const struct launch_param *p = &l->params[i];
+		c->params[i] = p->is_tensormap ? c->maps[i] : p->bytes;
+		c->sizes[i] = p->is_tensormap ? sizeof c->maps[i] : p->size;
+		if (p->is_tensormap && !encode(&p->map, c->maps[i], i, e))
+			return false;
+	}
+	for (int i = 0; i < l->symbol_count; i++)
+		c->symbols[i] = (struct emu_symbol){.space = l->symbols[i].space,
+						    .address = l->symbols[i].address,
+						    .size = l->symbols[i].size,
+						    .name = l->symbols[i].name};
+	for (int i = 0; i < l->line_count; i++)
+		c->lines[i] = (struct emu_source_line){.ptx_line = l->lines[i].ptx_line,
+						       .line = l->lines[i].line,
+						       .file = l->lines[i].file};
+	return true;
+}
+
+static enum emu_mode mode_of(const char *name)
+{
+	if (!name)
+		name = tc_config_string(CONFIG_emulator_mode);
+	return !strcmp(name, "check") ? EMU_CHECK : !strcmp(name, "random") ? EMU_RANDOM : EMU_FAST;
+}
+
+static void set_options(struct emu_launch *run, const struct run_options *o)
+{
+	static const struct run_options none;
+
+	if (!o)
+		o = &none;
+	run->mode = mode_of(o->mode);
+	run->numerics = run->mode == EMU_FAST ? EMU_F32 : EMU_HARDWARE;
+	if (o->numerics)
+		run->numerics = !strcmp(o->numerics, "hardware") ? EMU_HARDWARE : EMU_F32;
+	run->seed = o->seed;
+	run->max_instructions = o->max_instructions
+					? o->max_instructions
+					: (uint64_t)tc_config_integer(CONFIG_max_instructions);
+	run->threads = o->threads ? o->threads : (int)tc_config_integer(CONFIG_emulator_threads);
+	run->print = o->print ? o->print : print_to_stdout;
+	run->print_context = o->print_context;
+	run->interrupted = interrupted;
+}
+
+/* Runs with SIGINT caught; an interrupted run is an error of its own. */
+static bool run_grid(struct device *d, const struct emu_module *m, const struct launch *l,
+		     const struct emu_launch *run, struct emu_report *report, struct err *e)
+{
+	struct emu_error why = {0};
+	struct sigaction old;
+	bool caught = catch_interrupt(&old);
+	bool ok = emu_run(machine(d), m, run, report, &why);
+
+	if (caught)
+		sigaction(SIGINT, &old, NULL);
+	if (interrupt_seen)
+		return tc_dev_fail(e, ERR_USER, "interrupted", "kernel '%s' was interrupted",
+				   l->name);
+	return ok || tc_dev_fail(e, ERR_USER, "launch", "cannot launch '%s' on %s: %s", l->name,
+				 d->name, why.text);
+}
+
+static bool launch(struct device *d, const struct launch *l, const struct run_options *o,
+		   struct err *e)
+{
+	struct emu_module *m = load(d, l, e);
+	struct converted c = {0};
+	struct emu_report own = {0};
+	struct emu_report *report = o && o->report ? o->report : &own;
+
+	if (!m)
+		return false;
+	bool ok = convert(&c, l, e);
+	if (ok) {
+		struct emu_launch run = {.kernel = l->entry,
+					 .dynamic_smem = l->smem,
+					 .param_count = l->param_count,
+					 .params = c.params,
+					 .param_sizes = c.sizes,
+					 .symbol_count = l->symbol_count,
+					 .symbols = c.symbols,
+					 .line_count = l->line_count,
+					 .lines = c.lines};
+		memcpy(run.grid, l->grid, sizeof run.grid);
+		memcpy(run.block, l->block, sizeof run.block);
+		memcpy(run.cluster, l->cluster, sizeof run.cluster);
+		set_options(&run, o);
+		ok = run_grid(d, m, l, &run, report, e);
+	}
+	if (ok && report == &own)
+		ok = !has_errors(d, l, report, e);
+	emu_report_clear(&own);
+	converted_free(&c);
+	return ok;
+}
+
+static bool synchronize(struct device *d, struct err *e)
+{
+	(void)d;
+	(void)e;
+	return true;
+}
+
+static void unload(struct device *d, void *cached)
+{
+	(void)d;
+	emu_module_free(cached);
+}
+
+static void close_device(struct device *d)
+{
+	emu_free(machine(d));
+	free(d->state);
+}
+
+/* ---- streams and events: launches are synchronous, so a stream is only a name ------------ */
+
+struct stamp {
+	struct timespec at;
+	bool recorded;
+};
+
+static void *stream_new(struct device *d, struct err *e)
+{
+	void *p = malloc(1);
+
+	(void)d;
+	if (!p)
+		tc_dev_fail(e, ERR_MEMORY, NULL, "out of memory for a stream");
+	return p;
+}
+
+static bool stream_synchronize(struct device *d, void *stream, struct err *e)
+{
+	(void)stream;
+	return synchronize(d, e);
+}
+
+static void *event_new(struct device *d, struct err *e)
+{
+	void *p = calloc(1, sizeof(struct stamp));
+
+	(void)d;
+	if (!p)
+		tc_dev_fail(e, ERR_MEMORY, NULL, "out of memory for an event");
+	return p;
+}
+
+static void handle_free(struct device *d, void *handle)
+{
+	(void)d;
+	free(handle);
+}
+
+static bool event_record(struct device *d, void *event, void *stream, struct err *e)
+{
+	struct stamp *s = event;
+
+	(void)d;
+	(void)stream;
+	(void)e;
+	clock_gettime(CLOCK_MONOTONIC, &s->at);
+	return s->recorded = true;
+}
+
+static bool event_elapsed(struct device *d, void *from, void *to, double *ms, struct err *e)
+{
+	const struct stamp *a = from, *b = to;
+
+	if (!a->recorded || !b->recorded)
+		return tc_dev_fail(e, ERR_USER, NULL, "%s: an event was not recorded", d->name);
+	*ms = (double)(b->at.tv_sec - a->at.tv_sec) * 1e3 +
+	      (double)(b->at.tv_nsec - a->at.tv_nsec) * 1e-6;
+	return true;
+}
+
+static void properties(struct device *d, struct device_properties *p)
+{
+	uint64_t limit = (uint64_t)tc_config_integer(CONFIG_emulator_memory);
+
+	snprintf(p->description, sizeof p->description, "emulated %s", d->target->name);
+	p->sm_count = 132;
+	p->max_threads = d->target->max_threads;
+	p->memory = p->memory_free = limit ? limit : (uint64_t)64 << 30;
+	p->smem_limit = d->target->smem_limit;
+}
+
+static const struct device_ops emulator_ops = {.alloc = alloc,
+					       .release = release,
+					       .read = copy_out,
+					       .write = copy_in,
+					       .host = host,
+					       .launch = launch,
+					       .synchronize = synchronize,
+					       .unload = unload,
+					       .close = close_device,
+					       .stream_new = stream_new,
+					       .stream_free = handle_free,
+					       .stream_synchronize = stream_synchronize,
+					       .event_new = event_new,
+					       .event_free = handle_free,
+					       .event_record = event_record,
+					       .event_elapsed = event_elapsed,
+					       .properties = properties};
+
+bool tc_device_is_emulator(const struct device *d)
+{
+	return d->ops == &emulator_ops;
+}
+
+struct device *tc_emulator_open(const struct target *t, struct err *e)
+{
+	struct emu_error why = {0};
+	struct emu_options options = {.target = t->name,
+				      .memory_limit =
+					      (uint64_t)tc_config_integer(CONFIG_emulator_memory)};
+	struct device *d = calloc(1, sizeof *d);
+	struct emulator *state = calloc(1, sizeof *state);
+	size_t size = strlen(t->name) + sizeof "emulator:";
+	char *name = malloc(size);
+
+	if (state)
+		state->emu = emu_new(&options, &why);
+	if (!d || !state || !name || !state->emu) {
+		tc_dev_fail(e, ERR_MEMORY, NULL, "cannot start the emulator of %s: %s", t->name,
+			    *why.text ? why.text : "out of memory");
+		if (state && state->emu)
+			emu_free(state->emu);
+		free(d);
+		free(state);
+		free(name);
+		return NULL;
+	}
+	snprintf(name, size, "emulator:%s", t->name);
+	*d = (struct device){
+		.name = name, .target = t, .ops = &emulator_ops, .references = 1, .state = state};
+	return d;
+}
