@@ -161,6 +161,9 @@ struct emu_variable {
 	uint64_t address; /* global, const: the VA; shared: offset in the CTA's window;
 			     local, .func param: offset in the frame; kernel param:
 			     offset in the parameter block */
+	/* Shared: the function that uses it; in common when several do. */
+	const struct emu_function *user;
+	bool common;
 	struct emu_variable *next;
 };
 
@@ -334,7 +337,8 @@ struct emu_function {
 	uint32_t constant_bytes, constant_room;
 	uint32_t static_smem; /* bytes of shared memory that its module declares and it uses */
 	struct emu_kernel_info info;
-	struct emu_param_info *param_infos;
+	uint32_t max_registers; /* .maxnreg, 0 where absent */
+	uint32_t dynamic_smem_align;
 	struct emu_function *next;
 };
 
@@ -363,6 +367,9 @@ struct emu_module {
 	uint64_t *allocations; /* of .global and .const variables */
 	int allocation_count;
 };
+
+/* Whether the machine that the module is loaded into runs code for its .target. */
+bool emu_target_runs(const struct emu_module *module, struct emu_error *error);
 
 /* ---- the running grid -------------------------------------------------------------------- */
 
@@ -394,6 +401,9 @@ struct emu_frame {
 	uint32_t references; /* splits, child frames and engine operations */
 	uint32_t depth;
 	const struct emu_ins *call; /* in the parent */
+	uint32_t mask;              /* lanes that entered and have not left */
+	uint32_t returned;          /* lanes parked at a return */
+	int16_t join;               /* innermost join of the caller, -1: none */
 };
 
 /* Lanes that parted at a branch and meet again at `pc` of `frame`. */
@@ -542,6 +552,7 @@ struct emu_grid {
 	uint8_t *params; /* the parameter block */
 	uint32_t param_bytes;
 	uint32_t registers_per_thread;
+	int sm_count;
 	uint64_t max_instructions;
 	enum emu_mode mode;
 	enum emu_numerics numerics;
