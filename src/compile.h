@@ -56,7 +56,8 @@ enum mreg_type {
 /* A virtual register.  `name` is NULL for numbered ones. */
 struct mreg {
 	enum mreg_type type;
-	int id; /* from 1; 0: no register */
+	int id;    /* from 1; 0: no register */
+	int depth; /* nesting of the scope of code that it is computed in */
 	const char *name;
 };
 
@@ -117,6 +118,7 @@ struct mopnd mo_f32(float f);
 struct mopnd mo_mem(struct maddr a, int64_t offset);
 struct mopnd mo_offset(struct msym sym, int64_t offset);
 struct mopnd mo_label(int label);
+struct mopnd mo_elect(struct mreg p);   /* _|%p */
 struct mopnd mo_text(const char *text); /* text lives as long as the program */
 #define R(reg)       mo_reg(reg)
 #define I(imm)       mo_imm(imm)
@@ -128,7 +130,8 @@ enum minst_kind {
 	MI_OP,
 	MI_LABEL,
 	MI_COMMENT,
-	MI_ENTRY /* place holder where a role or the kernel starts */
+	MI_RAW,  /* a line of text without semicolon: braces */
+	MI_PLACE /* no code: holds a place that instructions are put before */
 };
 struct minst {
 	struct minst *next;
@@ -142,6 +145,8 @@ struct minst {
 };
 
 /* ---- roles.c: the two tables ---------------------------------------------------------- */
+
+struct low;
 
 struct role_plan {
 	int index; /* order of the threads: first warpgroups, then single warps */
@@ -178,6 +183,14 @@ struct barrier_plan {
 	struct arrival_source *sources;
 };
 
+/* What a recorded s32 value lies in; made by lower_value.c. */
+struct interval {
+	bool known;
+	int64_t low, high;
+};
+
+struct low_scope;
+
 /* One compilation: the tables and the code.  Lives in program->arena. */
 struct compilation {
 	struct kern *kern;
@@ -193,8 +206,14 @@ struct compilation {
 	struct minst *first, *last;
 	int register_count[MR_COUNT];
 	struct ptrvec named_registers; /* struct mreg * */
-	int label_count;
-	int version; /* .version times ten: 80, 86, 88 */
+	struct ptrvec labels;          /* const char *: names, NULL for numbered ones */
+	struct ptrvec strings;         /* const char *: texts in .global memory */
+	struct mreg smem, tmem;        /* bases: dynamic SMEM; TMEM */
+	bool uses_vprintf;
+	struct low_scope *kernel_scope; /* what all roles share: axes, dimensions, parameters */
+	struct minst **kernel_at;       /* the end of the code that computes it */
+	struct interval *intervals;     /* of s32 values, by val id */
+	int version;                    /* .version times ten: 80, 86, 88 */
 	bool uses_tmem;
 	/* place */
 	int64_t smem_bytes, tmem_slot;
@@ -213,11 +232,14 @@ void tc_lower(struct compilation *c);
 void tc_place(struct compilation *c);
 void tc_emit(struct compilation *c, struct strbuf *out);
 
+/* A name that PTX takes. */
+const char *tc_ptx_identifier(struct low *l, const char *name);
+/* All grid axes are folded into CUDA's x: more than three, or too long for y or z. */
+bool tc_grid_folded(const struct kern *k);
+
 struct role_plan *tc_role_plan(struct compilation *c, const struct role *r);
 
 /* ---- lower*.c: what lowering code may use ------------------------------------------------ */
-
-struct low_scope;
 
 struct low {
 	struct compilation *c;
@@ -226,10 +248,13 @@ struct low {
 	const struct op *op;    /* being lowered */
 	/* registers of the role, valid in all its code */
 	struct mreg leader;  /* predicate: this lane issues for the role */
-	struct mreg *phases; /* parity_words of them */
+	struct mreg elected; /* predicate: one lane of each warp */
+	struct mreg *phases; /* parity bits, by barrier id; no register: never waits */
 	/* code */
-	struct minst **at; /* where the next instruction is linked in */
-	struct low_scope *scope;
+	struct minst **at;       /* where the next instruction is linked in */
+	struct minst **entry_at; /* the end of the role's entry code */
+	struct low_scope *role_scope, *scope;
+	int depth; /* of scope */
 	bool in_leader;
 	/*
 	 * tcgen05.ld and .st that no wait::ld, wait::st has followed.  Every
@@ -241,6 +266,7 @@ struct low {
 	int bulk_groups; /* the role has committed bulk groups */
 	/* of lower_frag*.c, by fragment and var id */
 	void **frags, **frag_vars;
+	struct frag_plan *frag_plan; /* frag.h; NULL until the first fragment */
 };
 
 /* Appends an instruction to the role's code. */
@@ -251,9 +277,15 @@ struct minst *mi_emit(struct low *l, const char *opcode, const struct mopnd *ope
 #define mi_if(l, p, ...)     mi_guard(mi(l, __VA_ARGS__), p, false)
 #define mi_unless(l, p, ...) mi_guard(mi(l, __VA_ARGS__), p, true)
 void mi_guard(struct minst *m, struct mreg p, bool negated);
+struct minst *mi_place(struct low *l);          /* MI_PLACE */
+int mi_string(struct low *l, const char *text); /* number of a text in .global memory */
+void mi_add_param(struct low *l, struct param_slot *slot);
 void mi_plain(struct low *l, const char *opcode); /* without operands */
 int mi_new_label(struct low *l);
+int mi_named_label(struct low *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void mi_label(struct low *l, int label);
+/* A line as it is, without semicolon. */
+void mi_raw(struct low *l, const char *text);
 void mi_comment(struct low *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 struct mreg mi_reg(struct low *l, enum mreg_type type);
@@ -269,6 +301,8 @@ struct mreg mi_named(struct low *l, enum mreg_type type, const char *fmt, ...)
 struct mopnd mo_list(struct low *l, const struct mreg *regs, int n);
 struct mopnd mo_operands(struct low *l, const struct mopnd *operands, int n);
 #define V(regs, n) mo_list(l, regs, n)
+/* [%rd1, {coordinates}] of a TMA instruction. */
+struct mopnd mo_map(struct low *l, struct mreg map, const struct mopnd *coordinates, int n);
 /* The target needs at least this .version (86 is 8.6). */
 void mi_require(struct low *l, int version);
 
@@ -282,6 +316,12 @@ void tc_low_define(struct low *l, const struct val *v, struct mreg r);
 /* d = a + b, a * b, with constants folded; `type` "s32", "u32", "s64" ... */
 struct mopnd tc_low_add(struct low *l, struct mopnd a, struct mopnd b);
 struct mopnd tc_low_mul(struct low *l, struct mopnd a, int64_t b);
+struct mopnd tc_low_udiv(struct low *l, struct mopnd a, int64_t b); /* a >= 0, b > 0 */
+/* The same in 64 bits, and an s32 operand times a 64-bit one. */
+struct mopnd tc_low_add64(struct low *l, struct mopnd a, struct mopnd b);
+struct mopnd tc_low_mul64(struct low *l, struct mopnd a, struct mopnd b);
+struct mopnd tc_low_wide(struct low *l, struct mopnd a, struct mopnd b);
+struct interval tc_low_interval(struct low *l, const struct val *v);
 /* Static or named dimension as a value. */
 struct mopnd tc_low_dim(struct low *l, const struct dim *d);
 /* Axis of the kernel's grid or cluster, thread registers. */
@@ -296,6 +336,7 @@ struct low_place {
 	bool in_leader;
 };
 struct low_place tc_low_at_entry(struct low *l);
+void tc_low_start(struct low *l); /* scopes of the kernel, then of each role */
 void tc_low_return(struct low *l, struct low_place p);
 
 /* Scopes of code: what is computed inside is not known outside.  A loop keeps
@@ -339,6 +380,7 @@ struct maddr tc_low_tmem_window(struct low *l, const struct ref *r);
 /* An address as a value. */
 struct mreg tc_low_address(struct low *l, struct maddr a);
 /* Parameters: pointer of a GMEM argument (.global, 64 bits), tensor map. */
+struct mreg tc_low_dim_param(struct low *l, int number); /* u32 */
 struct mreg tc_low_pointer(struct low *l, const struct alloc *gmem);
 struct mreg tc_low_tensormap(struct low *l, const struct param *p);
 /* Byte offset in GMEM of the first element of a view, 64 bits (b64 register or

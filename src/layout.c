@@ -1,0 +1,59 @@
+/* The image of an SMEM allocation: panels, rows, swizzle (isa.md 3; DESIGN 5.9). */
+#include "compile.h"
+
+/* Six-bit elements stand in bytes: TMA and the MMA units know no tighter form. */
+static int stored_bits(enum dtype t)
+{
+	return tc_dtypes[t].bits == 6 ? 8 : tc_dtypes[t].bits;
+}
+
+void tc_smem_layout(const struct alloc *a, struct smem_layout *s)
+{
+	*s = (struct smem_layout){
+		.bits = stored_bits(a->dtype), .rows = 1, .columns = 1, .tiles = 1};
+	s->swizzle = a->rank >= 2 && a->swizzle > 0 ? a->swizzle : 0;
+	if (a->rank >= 1)
+		s->columns = a->shape[a->rank - 1].size;
+	if (a->rank >= 2)
+		s->rows = a->shape[a->rank - 2].size;
+	for (int i = 0; i + 2 < a->rank; i++)
+		s->tiles *= a->shape[i].size;
+	if (s->swizzle) {
+		s->panel_columns = 8 * s->swizzle / s->bits;
+		s->panels = (s->columns + s->panel_columns - 1) / s->panel_columns;
+		s->row_bytes = s->swizzle;
+		s->alignment = 8 * (int64_t)s->swizzle;
+	} else {
+		s->panel_columns = s->columns;
+		s->panels = 1;
+		s->row_bytes = (s->columns * s->bits + 7) / 8;
+		s->alignment = 128;
+	}
+	s->panel_bytes = s->rows * s->row_bytes;
+	s->tile_bytes = s->panels * s->panel_bytes;
+	s->bytes = s->tiles * s->tile_bytes;
+}
+
+int64_t tc_smem_linear(const struct smem_layout *s, int64_t row, int64_t column)
+{
+	int64_t panel = s->panel_columns ? column / s->panel_columns : 0;
+	int64_t inside = column - panel * s->panel_columns;
+
+	return panel * s->panel_bytes + row * s->row_bytes + inside * s->bits / 8;
+}
+
+int64_t tc_smem_xor(const struct smem_layout *s, int64_t offset)
+{
+	int64_t mask = s->swizzle == 128 ? 7 : s->swizzle == 64 ? 3 : s->swizzle == 32 ? 1 : 0;
+
+	return offset ^ ((offset >> 7 & mask) << 4);
+}
+
+int64_t tc_axis_stride(const struct alloc *a, int axis)
+{
+	int64_t stride = 1;
+
+	for (int i = axis + 1; i < a->rank; i++)
+		stride *= a->shape[i].size;
+	return stride;
+}

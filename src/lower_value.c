@@ -1,0 +1,764 @@
+/*
+ * Recorded scalars in registers.  An expression has no place in the program; it
+ * is computed in the outermost scope of code where its operands are known, and
+ * once there: what does not change in a loop stands before the loop.
+ */
+#include <string.h>
+
+#include "compile.h"
+
+/* ---- scopes of code and what is known in them -------------------------------------- */
+
+/* An operand, or a leaf, as a key. */
+struct key {
+	int op;
+	int64_t part[6];
+};
+struct entry {
+	struct entry *next;
+	struct key key;
+	struct mopnd value;
+};
+enum {
+	BUCKETS = 32
+};
+
+struct low_scope {
+	struct low_scope *parent;
+	int depth; /* 0: all roles; 1: a role */
+	bool loop;
+	struct minst **before; /* where code that stands before this scope goes */
+	struct entry *bucket[BUCKETS];
+};
+
+static struct low_scope *new_scope(struct low *l, struct low_scope *parent, bool loop)
+{
+	struct low_scope *s = tc_arena_alloc(l->arena, sizeof(*s));
+
+	s->parent = parent;
+	s->depth = parent ? parent->depth + 1 : 0;
+	s->loop = loop;
+	return s;
+}
+
+static void set_scope(struct low *l, struct low_scope *s)
+{
+	l->scope = s;
+	l->depth = s->depth;
+}
+
+void tc_low_start(struct low *l)
+{
+	if (!l->c->kernel_scope) {
+		l->c->kernel_scope = new_scope(l, NULL, false);
+		l->role_scope = l->c->kernel_scope;
+	} else {
+		l->role_scope = new_scope(l, l->c->kernel_scope, false);
+	}
+	set_scope(l, l->role_scope);
+}
+
+void tc_low_open(struct low *l, bool loop)
+{
+	struct low_scope *s = new_scope(l, l->scope, loop);
+
+	s->before = l->at;
+	mi_place(l);
+	set_scope(l, s);
+}
+
+void tc_low_close(struct low *l)
+{
+	set_scope(l, l->scope->parent);
+}
+
+/* Code before `inner`, which belongs to the scope around it. */
+struct place {
+	struct minst **at, ***home;
+	struct low_scope *scope;
+	bool in_leader;
+};
+
+static struct place go(struct low *l, struct minst ***home, struct low_scope *scope)
+{
+	struct place p = {l->at, home, l->scope, l->in_leader};
+
+	if (home)
+		l->at = *home;
+	set_scope(l, scope);
+	return p;
+}
+
+static void come_back(struct low *l, struct place p)
+{
+	if (p.home) {
+		*p.home = l->at;
+		l->at = p.at;
+	}
+	set_scope(l, p.scope);
+}
+
+static struct place go_to_kernel(struct low *l)
+{
+	return go(l, &l->c->kernel_at, l->c->kernel_scope);
+}
+
+struct low_place tc_low_at_entry(struct low *l)
+{
+	struct low_place p = {l->at, l->scope, l->op, l->in_leader};
+
+	l->at = l->entry_at;
+	set_scope(l, l->role_scope);
+	l->in_leader = false;
+	return p;
+}
+
+void tc_low_return(struct low *l, struct low_place p)
+{
+	l->entry_at = l->at;
+	l->at = p.at;
+	set_scope(l, p.scope);
+	l->op = p.op;
+	l->in_leader = p.in_leader;
+}
+
+static unsigned hash(const struct key *k)
+{
+	return (unsigned)(tc_hash(k, sizeof(*k), 0) % BUCKETS);
+}
+
+static const struct mopnd *look_up(struct low *l, const struct key *k, int *depth)
+{
+	unsigned h = hash(k);
+
+	for (const struct low_scope *s = l->scope; s; s = s->parent)
+		for (const struct entry *e = s->bucket[h]; e; e = e->next)
+			if (!memcmp(&e->key, k, sizeof(*k))) {
+				*depth = s->depth;
+				return &e->value;
+			}
+	return NULL;
+}
+
+static void remember(struct low *l, const struct key *k, struct mopnd value)
+{
+	struct entry *e = tc_arena_alloc(l->arena, sizeof(*e));
+	unsigned h = hash(k);
+
+	e->key = *k;
+	e->value = value;
+	e->next = l->scope->bucket[h];
+	l->scope->bucket[h] = e;
+}
+
+/* ---- keys ----------------------------------------------------------------------------- */
+
+enum {
+	KEY_LEAF = 1000,
+	KEY_ADD64,
+	KEY_MUL64,
+	KEY_SYMBOL,
+	KEY_OTHER
+};
+
+static void key_part(struct key *k, int i, struct mopnd o)
+{
+	if (o.kind == MO_REG) {
+		k->part[2 * i] = 1 + (int64_t)o.reg.type + (o.reg.name ? 16 : 0);
+		k->part[2 * i + 1] = o.reg.id;
+	} else {
+		k->part[2 * i] = -1 - (int64_t)o.kind;
+		k->part[2 * i + 1] = o.imm;
+	}
+}
+
+static struct key leaf_key(const struct val *v)
+{
+	struct key k = {.op = KEY_LEAF, .part = {(int64_t)v->kind}};
+
+	k.part[1] = v->kind == VAL_AXIS || v->kind == VAL_DIM ? v->axis : v->id;
+	return k;
+}
+
+/* ---- intervals --------------------------------------------------------------------------- */
+
+static struct interval make(int64_t low, int64_t high)
+{
+	struct interval r = {true, low, high};
+
+	if (low < INT32_MIN || high > INT32_MAX || low > high)
+		r = (struct interval){true, INT32_MIN, INT32_MAX};
+	return r;
+}
+
+static int64_t floor_div(int64_t a, int64_t b)
+{
+	return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static struct interval interval(struct low *l, const struct val *v);
+
+static struct interval corners(struct interval a, struct interval b)
+{
+	int64_t p[4] = {a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high};
+	int64_t low = p[0], high = p[0];
+
+	for (int i = 1; i < 4; i++) {
+		low = p[i] < low ? p[i] : low;
+		high = p[i] > high ? p[i] : high;
+	}
+	return make(low, high);
+}
+
+static struct interval of_expr(struct low *l, const struct val *v)
+{
+	struct interval all = make(INT32_MIN, INT32_MAX), a, b;
+
+	if (v->arg[0]->type != VT_S32 || (v->arg[1] && v->arg[1]->type != VT_S32))
+		return all;
+	a = interval(l, v->arg[0]);
+	b = v->arg[1] ? interval(l, v->arg[1]) : all;
+	switch (v->op) {
+	case SO_ADD:
+		return make(a.low + b.low, a.high + b.high);
+	case SO_SUB:
+		return make(a.low - b.high, a.high - b.low);
+	case SO_MUL:
+		return corners(a, b);
+	case SO_FLOORDIV:
+		if (b.low < 1)
+			return all;
+		return make(floor_div(a.low, a.low < 0 ? b.low : b.high),
+			    floor_div(a.high, a.high < 0 ? b.high : b.low));
+	case SO_MOD:
+		if (b.low < 1)
+			return all;
+		return make(0, a.low >= 0 && a.high < b.high - 1 ? a.high : b.high - 1);
+	case SO_AND:
+		if (a.low >= 0 || b.low >= 0)
+			return make(0, a.low < 0         ? b.high
+				       : b.low < 0       ? a.high
+				       : a.high < b.high ? a.high
+							 : b.high);
+		return all;
+	case SO_SHR:
+		return a.low >= 0 ? make(0, a.high) : all;
+	case SO_MIN:
+		return make(a.low < b.low ? a.low : b.low, a.high < b.high ? a.high : b.high);
+	case SO_MAX:
+		return make(a.low > b.low ? a.low : b.low, a.high > b.high ? a.high : b.high);
+	default:
+		return all;
+	}
+}
+
+static struct interval of_index(struct low *l, const struct val *v)
+{
+	const struct range_op *r = &v->def->u.range;
+	struct interval lo = interval(l, r->lo), hi = interval(l, r->hi);
+	struct interval step = r->step ? interval(l, r->step) : make(1, 1);
+
+	if (step.low > 0 && hi.high > lo.low)
+		return make(lo.low, hi.high - 1);
+	if (step.high < 0 && lo.high > hi.low)
+		return make(hi.low + 1, lo.high);
+	return make(INT32_MIN, INT32_MAX);
+}
+
+static int64_t axis_size(const struct kern *k, int axis)
+{
+	int64_t size = axis < k->grid_rank ? k->grid[axis] : k->cluster[axis - k->grid_rank];
+
+	return size > 0 ? size : INT32_MAX;
+}
+
+static struct interval interval(struct low *l, const struct val *v)
+{
+	struct interval *known;
+	struct interval r = make(INT32_MIN, INT32_MAX);
+
+	if (!v)
+		return make(0, 0);
+	if (v->kind == VAL_CONST)
+		return v->type == VT_S32 ? make(v->i, v->i) : r;
+	known = &l->c->intervals[v->id];
+	if (known->known)
+		return *known;
+	switch (v->kind) {
+	case VAL_EXPR:
+		if (v->type == VT_S32)
+			r = of_expr(l, v);
+		break;
+	case VAL_INDEX:
+		r = of_index(l, v);
+		break;
+	case VAL_AXIS:
+		r = make(0, axis_size(l->c->kern, v->axis) - 1);
+		break;
+	case VAL_DIM:
+		r = make(0, INT32_MAX);
+		break;
+	default:
+		break;
+	}
+	*known = r;
+	return r;
+}
+
+struct interval tc_low_interval(struct low *l, const struct val *v)
+{
+	return interval(l, v);
+}
+
+/* ---- instructions of scalar ops ------------------------------------------------------------- */
+
+static int log2_of(int64_t x)
+{
+	int n = 0;
+
+	if (x <= 0 || (x & (x - 1)))
+		return -1;
+	while (x >>= 1)
+		n++;
+	return n;
+}
+
+/* Floor division and modulo of Lua: the remainder has the divisor's sign. */
+static struct mreg floor_division(struct low *l, const struct val *v, struct mopnd a,
+				  struct mopnd b)
+{
+	bool div = v->op == SO_FLOORDIV;
+	struct interval x = interval(l, v->arg[0]), y = interval(l, v->arg[1]);
+	struct mreg d = mi_b32(l), r, t, q;
+	struct mreg p;
+	int shift = b.kind == MO_IMM ? log2_of(b.imm) : -1;
+
+	if (shift >= 0) {
+		mi(l, div ? "shr.s32" : "and.b32", R(d), a, I(div ? shift : b.imm - 1));
+		return d;
+	}
+	if (x.low >= 0 && y.low >= 0) {
+		mi(l, div ? "div.u32" : "rem.u32", R(d), a, b);
+		return d;
+	}
+	r = mi_b32(l);
+	t = mi_b32(l);
+	p = mi_pred(l);
+	mi(l, "rem.s32", R(r), a, b);
+	mi(l, "xor.b32", R(t), R(r), b);
+	mi(l, "setp.lt.s32", R(p), R(t), I(0));
+	mi(l, "setp.ne.and.s32", R(p), R(r), I(0), R(p));
+	if (!div) {
+		mi(l, "add.s32", R(t), R(r), b);
+		mi(l, "selp.b32", R(d), R(t), R(r), R(p));
+		return d;
+	}
+	q = mi_b32(l);
+	mi(l, "div.s32", R(q), a, b);
+	mi(l, "sub.s32", R(t), R(q), I(1));
+	mi(l, "selp.b32", R(d), R(t), R(q), R(p));
+	return d;
+}
+
+static struct mreg float_division(struct low *l, const struct val *v, struct mopnd a,
+				  struct mopnd b)
+{
+	struct mreg d = mi_f32(l), q = mi_f32(l);
+
+	mi(l, "div.rn.f32", R(q), a, b);
+	if (v->op == SO_DIV)
+		return q;
+	mi(l, "cvt.rmi.f32.f32", R(d), R(q));
+	if (v->op == SO_MOD) {
+		struct mreg m = mi_f32(l), n = mi_f32(l);
+
+		mi(l, "neg.f32", R(n), R(d));
+		mi(l, "fma.rn.f32", R(m), R(n), b, a);
+		return m;
+	}
+	return d;
+}
+
+/* ops that are one instruction with two operands: of s32, f32, predicates */
+static const struct {
+	const char *s32, *f32, *pred;
+} plain[] = {
+	[SO_ADD] = {"add.s32", "add.f32", NULL},
+	[SO_SUB] = {"sub.s32", "sub.f32", NULL},
+	[SO_MUL] = {"mul.lo.s32", "mul.f32", NULL},
+	[SO_AND] = {"and.b32", NULL, "and.pred"},
+	[SO_OR] = {"or.b32", NULL, "or.pred"},
+	[SO_XOR] = {"xor.b32", NULL, "xor.pred"},
+	[SO_SHL] = {"shl.b32", NULL, NULL},
+	[SO_SHR] = {"shr.u32", NULL, NULL},
+	[SO_MIN] = {"min.s32", "min.f32", NULL},
+	[SO_MAX] = {"max.s32", "max.f32", NULL},
+	[SO_LT] = {"setp.lt.s32", "setp.lt.f32", NULL},
+	[SO_LE] = {"setp.le.s32", "setp.le.f32", NULL},
+	[SO_GT] = {"setp.gt.s32", "setp.gt.f32", NULL},
+	[SO_GE] = {"setp.ge.s32", "setp.ge.f32", NULL},
+	[SO_EQ] = {"setp.eq.s32", "setp.eq.f32", NULL},
+	[SO_NE] = {"setp.ne.s32", "setp.neu.f32", NULL},
+	[SO_LAND] = {NULL, NULL, "and.pred"},
+	[SO_LOR] = {NULL, NULL, "or.pred"},
+};
+
+static struct mreg result_register(struct low *l, const struct val *v)
+{
+	return v->type == VT_PRED ? mi_pred(l) : v->type == VT_F32 ? mi_f32(l) : mi_b32(l);
+}
+
+static struct mreg unary(struct low *l, const struct val *v, struct mopnd a)
+{
+	struct mreg d = result_register(l, v);
+	bool real = v->arg[0]->type == VT_F32;
+
+	switch (v->op) {
+	case SO_NEG:
+		mi(l, real ? "neg.f32" : "neg.s32", R(d), a);
+		break;
+	case SO_NOT:
+		mi(l, "not.b32", R(d), a);
+		break;
+	case SO_LNOT:
+		mi(l, "not.pred", R(d), a);
+		break;
+	case SO_TO_F32:
+		mi(l, real ? "mov.f32" : "cvt.rn.f32.s32", R(d), a);
+		break;
+	default:
+		mi(l, real ? "cvt.rzi.s32.f32" : "mov.b32", R(d), a);
+		break;
+	}
+	return d;
+}
+
+static struct mreg compute(struct low *l, const struct val *v, const struct mopnd *a)
+{
+	enum val_type type = v->arg[0]->type;
+	const char *opcode;
+	struct mreg d;
+	int shift;
+
+	if (v->op == SO_SELECT) {
+		d = result_register(l, v);
+		mi(l, v->type == VT_F32 ? "selp.f32" : "selp.b32", R(d), a[1], a[2], a[0]);
+		return d;
+	}
+	if (!v->arg[1])
+		return unary(l, v, a[0]);
+	if (v->op == SO_FLOORDIV || v->op == SO_MOD || v->op == SO_DIV)
+		return type == VT_F32 ? float_division(l, v, a[0], a[1])
+				      : floor_division(l, v, a[0], a[1]);
+	d = result_register(l, v);
+	shift = v->op == SO_MUL && a[1].kind == MO_IMM ? log2_of(a[1].imm) : -1;
+	if (type == VT_S32 && shift >= 0) {
+		mi(l, "shl.b32", R(d), a[0], I(shift));
+		return d;
+	}
+	opcode = type == VT_PRED  ? plain[v->op].pred
+		 : type == VT_F32 ? plain[v->op].f32
+				  : plain[v->op].s32;
+	if (!opcode)
+		tc_fail_internal(l->c->err, "no instruction for scalar op %d of type %d", v->op,
+				 type);
+	mi(l, opcode, R(d), a[0], a[1]);
+	return d;
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static bool may_speculate(const struct val *v, const struct mopnd *a)
+{
+	return (v->op != SO_FLOORDIV && v->op != SO_MOD) || a[1].kind == MO_IMM;
+}
+
+/* Goes where code that needs what is known at `depth` is put. */
+static struct place go_out(struct low *l, int depth, bool speculate)
+{
+	struct low_scope *s = l->scope, *inner = NULL;
+
+	if (depth < 1)
+		depth = 1;
+	for (; s->depth > depth && s->before && (s->loop || speculate); s = s->parent)
+		inner = s;
+	return go(l, inner ? &inner->before : NULL, s);
+}
+
+static struct mopnd value(struct low *l, const struct val *v, int *depth);
+
+static struct mopnd expression(struct low *l, const struct val *v, int *depth)
+{
+	struct key k = {.op = (int)v->op + 100 * (int)v->arg[0]->type};
+	struct mopnd a[3] = {{0}}, *known, result;
+	struct place back;
+	int need = 0;
+
+	for (int i = 0; i < 3 && v->arg[i]; i++) {
+		int d = 0;
+
+		a[i] = value(l, v->arg[i], &d);
+		if (a[i].kind != MO_REG && v->arg[i]->type == VT_PRED)
+			a[i] = mo_reg(tc_low_pred(l, v->arg[i]));
+		key_part(&k, i, a[i]);
+		need = d > need ? d : need;
+	}
+	known = (struct mopnd *)look_up(l, &k, depth);
+	if (known)
+		return *known;
+	back = go_out(l, need, may_speculate(v, a));
+	*depth = l->scope->depth;
+	result = mo_reg(compute(l, v, a));
+	remember(l, &k, result);
+	come_back(l, back);
+	return result;
+}
+
+static const char *const special_register[2][3] = {
+	{"%ctaid.x", "%ctaid.y", "%ctaid.z"},
+	{"%clusterid.x", "%clusterid.y", "%clusterid.z"},
+};
+static const char *const cluster_register[3] = {"%cluster_ctaid.x", "%cluster_ctaid.y",
+						"%cluster_ctaid.z"};
+
+/* The last axis is CUDA's x. */
+static struct mreg axis_value(struct low *l, const struct val *v)
+{
+	const struct kern *k = l->c->kern;
+	bool cluster = v->axis >= k->grid_rank;
+	int axis = cluster ? v->axis - k->grid_rank : v->axis;
+	const char *name = cluster ? k->cluster_names[axis] : k->grid_names[axis];
+	int64_t after = 1;
+	struct mreg d, x;
+
+	d = name ? mi_named(l, MR_B32, "axis_%s", tc_ptx_identifier(l, name)) : mi_b32(l);
+	if (cluster) {
+		mi(l, "mov.u32", R(d), T(cluster_register[k->cluster_rank - 1 - axis]));
+		return d;
+	}
+	if (!tc_grid_folded(k)) {
+		mi(l, "mov.u32", R(d),
+		   T(special_register[k->cluster_rank > 0][k->grid_rank - 1 - axis]));
+		return d;
+	}
+	for (int i = axis + 1; i < k->grid_rank; i++)
+		after *= k->grid[i];
+	x = mi_b32(l);
+	mi(l, "mov.u32", R(x), T(special_register[k->cluster_rank > 0][0]));
+	if (axis == 0) {
+		mi(l, "div.u32", R(d), R(x), I(after));
+		return d;
+	}
+	if (after > 1) {
+		struct mreg q = mi_b32(l);
+
+		mi(l, "div.u32", R(q), R(x), I(after));
+		x = q;
+	}
+	mi(l, "rem.u32", R(d), R(x), I(k->grid[axis]));
+	return d;
+}
+
+static struct mopnd leaf(struct low *l, const struct val *v, int *depth)
+{
+	struct key k = leaf_key(v);
+	const struct mopnd *known = look_up(l, &k, depth);
+	struct place back;
+	struct mopnd result;
+
+	if (known)
+		return *known;
+	if (v->kind != VAL_AXIS && v->kind != VAL_DIM)
+		tc_fail_internal(l->c->err, "a recorded value is used before its definition");
+	back = go_to_kernel(l);
+	if (v->kind == VAL_AXIS)
+		result = mo_reg(axis_value(l, v));
+	else
+		result = mo_reg(tc_low_dim_param(l, v->axis));
+	remember(l, &k, result);
+	come_back(l, back);
+	*depth = 0;
+	return result;
+}
+
+static struct mopnd value(struct low *l, const struct val *v, int *depth)
+{
+	*depth = 0;
+	if (!v)
+		return mo_imm(0);
+	if (v->kind == VAL_CONST)
+		return v->type == VT_F32 ? mo_f32(v->f) : mo_imm(v->i);
+	if (v->kind == VAL_EXPR)
+		return expression(l, v, depth);
+	return leaf(l, v, depth);
+}
+
+struct mopnd tc_low_value(struct low *l, const struct val *v)
+{
+	int depth;
+
+	return value(l, v, &depth);
+}
+
+struct mreg tc_low_register(struct low *l, const struct val *v)
+{
+	struct mopnd o = tc_low_value(l, v);
+	struct mreg r;
+
+	if (o.kind == MO_REG)
+		return o.reg;
+	if (v && v->type == VT_PRED)
+		return tc_low_pred(l, v);
+	r = o.kind == MO_F32 ? mi_f32(l) : mi_b32(l);
+	mi(l, o.kind == MO_F32 ? "mov.f32" : "mov.b32", R(r), o);
+	return r;
+}
+
+struct mreg tc_low_pred(struct low *l, const struct val *v)
+{
+	struct mopnd o = tc_low_value(l, v);
+	struct mreg zero, p;
+
+	if (o.kind == MO_REG)
+		return o.reg;
+	zero = mi_b32(l);
+	p = mi_pred(l);
+	mi(l, "mov.b32", R(zero), I(0));
+	mi(l, o.imm ? "setp.eq.s32" : "setp.ne.s32", R(p), R(zero), I(0));
+	return p;
+}
+
+void tc_low_define(struct low *l, const struct val *v, struct mreg r)
+{
+	struct key k = leaf_key(v);
+
+	/* The register of a counter is older than the scope that it counts in. */
+	r.depth = l->depth;
+	remember(l, &k, mo_reg(r));
+}
+
+/* ---- helpers for address arithmetic ------------------------------------------------------------
+ */
+
+static int depth_of(struct mopnd o)
+{
+	return o.kind == MO_REG ? o.reg.depth : 0;
+}
+
+static struct mopnd once(struct low *l, int op, const char *opcode, enum mreg_type type,
+			 struct mopnd a, struct mopnd b)
+{
+	struct key k = {.op = op};
+	const struct mopnd *known;
+	struct place back;
+	struct mreg d;
+	int depth, da, db;
+
+	key_part(&k, 0, a);
+	key_part(&k, 1, b);
+	known = look_up(l, &k, &depth);
+	if (known)
+		return *known;
+	da = depth_of(a);
+	db = depth_of(b);
+	back = go_out(l, da > db ? da : db, true);
+	d = mi_reg(l, type);
+	mi(l, opcode, R(d), a, b);
+	remember(l, &k, mo_reg(d));
+	come_back(l, back);
+	return mo_reg(d);
+}
+
+struct mopnd tc_low_add(struct low *l, struct mopnd a, struct mopnd b)
+{
+	if (a.kind == MO_IMM && b.kind == MO_IMM)
+		return mo_imm((int32_t)(uint32_t)(a.imm + b.imm));
+	if (a.kind == MO_IMM)
+		return tc_low_add(l, b, a);
+	if (b.kind == MO_IMM && b.imm == 0)
+		return a;
+	return once(l, SO_ADD, "add.s32", MR_B32, a, b);
+}
+
+struct mopnd tc_low_mul(struct low *l, struct mopnd a, int64_t b)
+{
+	int shift = log2_of(b);
+
+	if (a.kind == MO_IMM)
+		return mo_imm((int32_t)(uint32_t)(a.imm * b));
+	if (b == 1)
+		return a;
+	if (b == 0)
+		return mo_imm(0);
+	if (shift > 0)
+		return once(l, SO_SHL, "shl.b32", MR_B32, a, mo_imm(shift));
+	return once(l, SO_MUL, "mul.lo.s32", MR_B32, a, mo_imm(b));
+}
+
+struct mopnd tc_low_udiv(struct low *l, struct mopnd a, int64_t b)
+{
+	int shift = log2_of(b);
+
+	if (a.kind == MO_IMM)
+		return mo_imm(a.imm / b);
+	if (b == 1)
+		return a;
+	if (shift > 0)
+		return once(l, KEY_OTHER, "shr.u32", MR_B32, a, mo_imm(shift));
+	return once(l, KEY_OTHER + 1, "div.u32", MR_B32, a, mo_imm(b));
+}
+
+/* 64-bit sums and products: operands are b64 registers or immediates. */
+struct mopnd tc_low_add64(struct low *l, struct mopnd a, struct mopnd b)
+{
+	if (a.kind == MO_IMM && b.kind == MO_IMM)
+		return mo_imm((int64_t)((uint64_t)a.imm + (uint64_t)b.imm));
+	if (a.kind == MO_IMM)
+		return tc_low_add64(l, b, a);
+	if (b.kind == MO_IMM && b.imm == 0)
+		return a;
+	return once(l, KEY_ADD64, "add.s64", MR_B64, a, b);
+}
+
+struct mopnd tc_low_mul64(struct low *l, struct mopnd a, struct mopnd b)
+{
+	if (a.kind == MO_IMM && b.kind == MO_IMM)
+		return mo_imm((int64_t)((uint64_t)a.imm * (uint64_t)b.imm));
+	if (a.kind == MO_IMM)
+		return tc_low_mul64(l, b, a);
+	if (b.kind == MO_IMM && b.imm == 1)
+		return a;
+	if (b.kind == MO_IMM && b.imm == 0)
+		return mo_imm(0);
+	return once(l, KEY_MUL64, "mul.lo.s64", MR_B64, a, b);
+}
+
+/* An s32 value times b (b64 register or immediate), as 64 bits. */
+struct mopnd tc_low_wide(struct low *l, struct mopnd a, struct mopnd b)
+{
+	struct key k = {.op = KEY_OTHER + 2};
+	const struct mopnd *known;
+	struct place back;
+	struct mreg d;
+	int depth;
+
+	if (a.kind == MO_IMM)
+		return tc_low_mul64(l, a, b);
+	if (b.kind == MO_IMM && b.imm >= INT32_MIN && b.imm <= INT32_MAX)
+		return once(l, KEY_OTHER + 3, "mul.wide.s32", MR_B64, a, b);
+	key_part(&k, 0, a);
+	known = look_up(l, &k, &depth);
+	if (known)
+		return tc_low_mul64(l, *known, b);
+	back = go_out(l, depth_of(a), true);
+	d = mi_b64(l);
+	mi(l, "cvt.s64.s32", R(d), a);
+	remember(l, &k, mo_reg(d));
+	come_back(l, back);
+	return tc_low_mul64(l, mo_reg(d), b);
+}
+
+struct mopnd tc_low_dim(struct low *l, const struct dim *d)
+{
+	return d->size >= 0 ? mo_imm(d->size) : tc_low_value(l, d->value);
+}
