@@ -610,6 +610,15 @@ int tc_gpu_count(struct err *e)
 	return count;
 }
 
+int tc_driver_version(void)
+{
+	struct err ignored = {0};
+	const struct cuda_driver *cu = tc_dl_driver(&ignored);
+	int version = 0;
+
+	return cu && cu->driver_version(&version) == CUDA_SUCCESS ? version : 0;
+}
+
 /* The target whose code the device runs; NULL when tcmma has none for it. */
 static const struct target *target_of(const struct cuda_driver *cu, CUdevice id, int *sm)
 {

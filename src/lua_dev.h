@@ -1,0 +1,74 @@
+/* The border's device side: what lua_dev.c, lua_run.c, lua_module.c and lua_launch.c share. */
+#ifndef TCMMA_LUA_DEV_H
+#define TCMMA_LUA_DEV_H
+
+#include "dev.h"
+#include "emu/emu.h"
+#include "lua_tc.h"
+
+#define TC_STREAM "tcmma.stream"
+#define TC_EVENT  "tcmma.event"
+#define TC_REPORT "tcmma.report"
+
+/* lua_config.c */
+void tc_open_config(lua_State *L);
+
+/* lua_dev.c */
+/* Opens a device by name; false with e, nothing pushed.  The device stays the registry's. */
+struct device *tc_open_named(lua_State *L, const char *name, struct err *e);
+/* Raises e; a failure of the environment too, with its code in brackets. */
+int tc_raise_device(lua_State *L, struct err *e);
+/* nil, message, code for a failure of the environment; raises every other one. */
+int tc_fail_device(lua_State *L, struct err *e);
+/* Option 'stream' of the table: its handle, NULL if absent; must be of device d. */
+void *tc_option_stream(lua_State *L, int arg, struct device *d);
+
+/* lua_run.c: one launch, plain or emulated */
+
+/* The loaded modules of one PTX text, one per device. */
+struct loaded {
+	int count;
+	struct {
+		struct device *device;
+		void *cached;
+	} at[8];
+};
+void **tc_loaded_slot(lua_State *L, struct loaded *l, struct device *d);
+void tc_loaded_free(struct loaded *l);
+
+/* An argument's array, for staging on another device; NULL where a parameter has none. */
+struct run {
+	struct launch launch;
+	struct launch_param *params; /* launch.params */
+	struct array **arrays;       /* per parameter */
+	struct run_options options;
+};
+/* A userdata that holds room for `count` parameters; pushed. */
+struct run *tc_new_run(lua_State *L, int count);
+/* Option names of launch and emulate, and what they set. */
+extern const char *const tc_run_options[];
+extern const char *const tc_emulate_options[];
+void tc_read_run_options(lua_State *L, int arg, struct run *r);
+/* "grid = {..}" in the options at arg: 1 to 3 sizes, 1 where absent. */
+bool tc_option_dims(lua_State *L, int arg, const char *name, uint32_t out[3]);
+/* The emulated device of a target for `emulate`; pushes nothing. */
+struct device *tc_emulate_device(lua_State *L, const char *target);
+/* Launches on d; false and e. */
+bool tc_run(struct device *d, struct run *r, struct err *e);
+/*
+ * Runs on an emulated device, arrays of other devices copied there and back, and pushes the
+ * report; false and e when nothing ran (nothing pushed).
+ */
+bool tc_run_report(lua_State *L, struct device *d, struct run *r, struct err *e);
+void tc_open_run(lua_State *L);
+/* Writes text to a new file in the folder for dumps; its name, or NULL.  Pushed as a string. */
+const char *tc_save_text(lua_State *L, const char *name, const char *suffix, const char *text,
+			 size_t length);
+
+/* lua_tensormap.c */
+struct lua_tensormap {
+	struct tensormap map;
+};
+void tc_open_tensormap(lua_State *L);
+
+#endif
