@@ -145,10 +145,31 @@ struct array {
 	int rank;
 	int64_t shape[TC_MAX_RANK];
 	int64_t elements, bytes;
-	uint64_t address; /* on the device; 0 once freed */
+	uint64_t address;    /* on the device; 0 once freed */
+	struct array *owner; /* whose memory a view shares; NULL: its own */
 };
+/* A live array: raises on one that was freed, or whose device is closed. */
 struct array *tc_check_array(lua_State *L, int arg);
 /* A new, undefined array on the current device; raises on failure. */
 struct array *tc_new_array(lua_State *L, enum dtype t, int rank, const int64_t *shape);
+struct array *tc_new_array_on(lua_State *L, struct device *d, enum dtype t, int rank,
+                              const int64_t *shape);
+/* The device of the option, else the current one. */
+struct device *tc_option_device(lua_State *L, int arg, const char *name);
+/* The contents, to read only.  Pushes one value that keeps them alive. */
+const void *tc_array_data(lua_State *L, const struct array *a);
+/* Memory for new contents of the array, on the stack; then tc_array_write copies it there. */
+void *tc_array_stage(lua_State *L, const struct array *a);
+void tc_array_write(lua_State *L, const struct array *a, const void *data);
+/* tc.full outside of a recording: full(shape, value, dtype, opts?) -> array. */
+int tc_array_full(lua_State *L);
+/* Pushes "f16[512, 512]". */
+const char *tc_array_text(lua_State *L, const struct array *a);
+
+/* lua_values.c: values of Lua in and out of arrays; the methods for them. */
+void tc_open_values(lua_State *L);
+/* The bits of a number or boolean at an index; false if it is none for that type. */
+bool tc_element_from_lua(lua_State *L, int index, enum dtype t, uint64_t *bits);
+void tc_push_element(lua_State *L, enum dtype t, uint64_t bits);
 
 #endif
