@@ -138,6 +138,78 @@ struct kern *tc_current_kernel(lua_State *L);
 /* The kernel behind a userdata; raises if `arg` is none. */
 struct kern *tc_check_kernel(lua_State *L, int arg);
 
+/*
+ * The userdata of a kernel.  User value 1: the function that gives the grid at
+ * launch, or nil; 2: lua_launch.c's.
+ */
+struct lua_kernel {
+	struct kern *kern; /* NULL once closed */
+	void *programs;    /* lua_launch.c's: freed by its function when the kernel goes */
+	void (*free_programs)(void *programs);
+};
+#define TC_KERNEL_GRID   1
+#define TC_KERNEL_LAUNCH 2
+
+/*
+ * Anything that belongs to a recording: ref, barrier, scalar, fragment, var, role,
+ * union.  User value 1 is the kernel.
+ */
+struct lua_recorded {
+	struct lua_kernel *owner;
+	void *item; /* struct ref *, barrier_ref *, val *, frag *, var *, role * ... */
+};
+#define TC_UNION "tcmma.union"
+
+/* New object of the open recording, on top of the stack. */
+void tc_push_recorded(lua_State *L, const char *class_name, void *item);
+/* The item at `arg`; raises unless it is of that class and of the open recording. */
+void *tc_check_recorded(lua_State *L, int arg, const char *class_name);
+/* The same, but NULL when it is of another class. */
+void *tc_test_recorded(lua_State *L, int arg, const char *class_name);
+/* To read from: the recording may be finished. */
+void *tc_read_recorded(lua_State *L, int arg, const char *class_name, struct kern **k);
+/* tc_class, with an __index that tries methods, then `field` (stack: object, key; pushes
+ * and returns 1, or returns 0), then raises. */
+void tc_recorded_class(lua_State *L, const char *name, const char *doc,
+                       const struct tc_function *methods, const luaL_Reg *meta,
+                       int (*field)(lua_State *L));
+/* Runs fn(arg) on the open recording, which is as before when it fails. */
+void tc_record_call(lua_State *L, void (*fn)(struct kern *k, void *arg), void *arg);
+/* The same on the kernel k, open or not, to make text. */
+void tc_text_call(lua_State *L, struct kern *k, void (*fn)(struct kern *k, void *arg), void *arg);
+/* Pushes a guard that takes the recording back to this point unless it is told that all went
+ * well; returns what to set to true then. */
+bool *tc_push_guard(lua_State *L);
+
+/* lua_ref.c: tc.gmem(shape, dtype).  User value 1 holds the names. */
+struct lua_gmem {
+	enum dtype dtype;
+	int rank;
+	int64_t size[TC_MAX_RANK]; /* -1: named */
+	const char *name[TC_MAX_RANK];
+};
+
+/* lua_scalar.c: a Lua value as an operand. */
+struct lua_value {
+	char kind; /* 'i' integer, 'f' float, 'b' boolean, 'v' scalar, 't' fragment, 0 none */
+	bool integral; /* 'f': `i` has the same value */
+	int64_t i;
+	double f;
+	struct val *val;
+	struct frag *frag;
+};
+bool tc_read_value(lua_State *L, int arg, struct lua_value *v);
+/* An integer or a recorded s32: raises with `what` ("index"). */
+void tc_check_index_value(lua_State *L, int arg, struct lua_value *v, const char *what);
+/* A boolean or a recorded predicate. */
+void tc_check_condition(lua_State *L, int arg, struct lua_value *v);
+/* In the core: the value as a node ('i', 'f', 'b', 'v'). */
+struct val *tc_value_node(struct kern *k, const struct lua_value *v);
+void tc_push_scalar(lua_State *L, struct val *v);
+
+/* lua_frag.c: the operator between values of which one is a fragment. */
+int tc_fragment_operator(lua_State *L, enum frag_op op, int count);
+
 /* lua_array.c: an array of a device. */
 struct array {
 	struct device *device;

@@ -624,6 +624,7 @@ void tc_frag_usable(struct kern *k, const struct frag *f);
 /* A leaf; `home` is the root, and def NULL, until the caller says otherwise. */
 struct val *tc_val_leaf(struct kern *k, enum val_kind kind, enum val_type type);
 struct val *tc_val_pred(struct kern *k, bool b);
+struct val *tc_val_axis(struct kern *k, int axis);
 struct val *tc_val_to(struct kern *k, struct val *v, enum val_type type);
 
 /* ref.c: views.  Fail with the user's position. */
@@ -664,6 +665,38 @@ const char *tc_val_text(struct kern *k, const struct val *v);
 void tc_print_op(struct strbuf *b, struct kern *k, const struct op *op); /* one line */
 void tc_print_ops(struct strbuf *b, struct kern *k);                     /* the scope tree */
 
+/* ---- errors.c: the messages of the checks (errors.def) -------------------------------- */
+
+enum tc_error {
+#define SECTION(title)
+#define ERROR(id, ...)   ERROR_##id,
+#define ALTERED(id, ...) ERROR_##id,
+#define OWN(id, ...)     ERROR_##id,
+#include "errors.def"
+	ERROR_COUNT
+};
+/*
+ * Fails with the text of `id`, its {words} replaced in order by text[1], text[2] ...;
+ * text[0], which may be "", are further lines (what was got), and the message's fix is the
+ * last one.
+ */
+_Noreturn void tc_fail_documented(struct err *e, enum tc_error id, const char *const *text);
+#define tc_documented(e, id, ...)                                                                  \
+	tc_fail_documented(e, ERROR_##id, (const char *const[]){__VA_ARGS__, NULL})
+/* The same, pointing at an op or allocation. */
+#define tc_documented_at(e, where, id, ...)                                                        \
+	((e)->pos = (where), tc_documented(e, id, __VA_ARGS__))
+/* Pieces of the texts, in the kernel's arena. */
+const char *tc_integer_text(struct kern *k, int64_t i);
+const char *tc_pair_text(struct kern *k, int64_t a, int64_t b); /* (a, b) */
+const char *tc_layout_text(struct kern *k, const struct alloc *a);
+/* "\n  name is ...": one further line of a message. */
+const char *tc_got(struct kern *k, const char *name, const struct ref *r);
+const char *tc_join(struct kern *k, const char *a, const char *b);
+/* Same static size, or the same named dimension. */
+bool tc_dim_equal(const struct dim *a, const struct dim *b);
+bool tc_static_shape(const struct ref *r);
+
 /* ---- check*.c: is this call legal? -------------------------------------------------- */
 
 void tc_check_alloc(struct kern *k, struct alloc *a, bool packed_given, bool layout_given,
@@ -684,6 +717,46 @@ void tc_check_alias(struct kern *k, struct ref **members, int count);
 void tc_check_index(struct kern *k, const struct ref *r, const struct index *index, int count);
 void tc_check_transpose(struct kern *k, const struct ref *r);
 void tc_check_barrier_index(struct kern *k, const struct barrier *b, const struct val *index);
+/* Row 217: a group of barriers has to be indexed. */
+void tc_check_single_barrier(struct kern *k, const struct barrier_ref *b);
+void tc_check_tile(struct kern *k, const struct ref *r);
+void tc_check_wait_smem(struct kern *k, const struct wait_smem_op *w);
+/* An argument that is no ref, or no barrier: `got` describes it; `space` "SMEM", "GMEM", NULL: any. */
+_Noreturn void tc_check_reference(struct kern *k, const char *name, const char *space,
+				  const char *got);
+struct tensormap;
+/* Arguments of cuTensorMapEncodeTiled, at launch. */
+void tc_check_tensormap(struct err *e, const struct tensormap *m);
+
+/* check_mma.c: mma.def, what the hardware takes. */
+enum mma_kind {
+	MMA_F16,
+	MMA_TF32,
+	MMA_F8F6F4,
+	MMA_I8,
+	MMA_MXF8F6F4,
+	MMA_MXF4,
+	MMA_MXF4NVF4
+};
+struct mma_row {
+	enum mma_kind kind;
+	bool wgmma;             /* sm_90a; else tcgen05 */
+	const char *name;       /* "kind::f16" */
+	uint32_t a, b, d;       /* bit sets of enum dtype */
+	uint32_t scale;         /* 0: not block-scaled */
+	bool same;              /* A and B must have one dtype */
+	int k, k_sparse;        /* elements along K an instruction */
+	unsigned m1, m2;        /* bits 0, 1, 2: M 64, 128, 256; one CTA, two CTAs */
+	int n1, n2;             /* N is a multiple of it, up to 256 */
+	const char *targets;    /* "sm_100a sm_103a" */
+	int limit;              /* row of Pallas that forbids it, 0: legal there too */
+};
+/* NULL: no instruction takes these; `scale` DT_COUNT: none. */
+const struct mma_row *tc_mma_row(bool wgmma, enum dtype a, enum dtype b, enum dtype d,
+				 enum dtype scale);
+extern const struct mma_row tc_mma_rows[];
+extern const int tc_mma_row_count;
+bool tc_mma_on_target(const struct mma_row *row, const char *target);
 
 /* ---- target.c: what a target has ---------------------------------------------------- */
 

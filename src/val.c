@@ -83,6 +83,14 @@ struct val *tc_val_pred(struct kern *k, bool b)
 	return intern(k, &draft);
 }
 
+struct val *tc_val_axis(struct kern *k, int axis)
+{
+	struct val draft = {.kind = VAL_AXIS, .type = VT_S32, .axis = axis, .home = k->root};
+
+	draft.divisor = 1;
+	return intern(k, &draft);
+}
+
 struct val *tc_val_leaf(struct kern *k, enum val_kind kind, enum val_type type)
 {
 	struct val *v = tc_arena_alloc(&k->arena, sizeof *v);
