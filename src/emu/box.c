@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-/* The step of a box along dimension i; dimension 0 has none unless interleaved. */
+/* The step of a box along dimension i; dimension 0 has none. */
 static uint32_t step(const struct emu_tensormap *map, int i)
 {
-	return i == 0 && !map->interleave ? 1 : map->element_strides[i];
+	return i == 0 ? 1 : map->element_strides[i];
 }
 
 static bool padded(const struct emu_tensormap *map)

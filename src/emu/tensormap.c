@@ -142,6 +142,9 @@ static bool check_box(const struct emu_tensormap *map, struct emu_error *error)
 			return fail(error, "element stride %d is %u; 1..8 are possible", i,
 			            map->element_strides[i]);
 	}
+	if (map->interleave && map->element_strides[0] != 1)
+		return fail(error, "element stride 0 is %u; an interleaved layout is supported with 1 "
+		                   "only", map->element_strides[0]);
 	if (padded(map->type)) {
 		if (map->box[0] != 128)
 			return fail(error, "%s needs a box of 128 elements in dimension 0, not %u",

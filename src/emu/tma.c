@@ -1,0 +1,503 @@
+/* Tensor copies: cp.async.bulk.tensor and cp.reduce.async.bulk.tensor (8.2, 8.3). */
+#include "async.h"
+
+#include <stdlib.h>
+
+enum tma_direction {
+	TMA_LOAD,
+	TMA_STORE,
+	TMA_REDUCE
+};
+
+struct tma_form {
+	enum tma_direction direction;
+	enum emu_space space;           /* of the shared side */
+	int rank;
+	bool rows;                      /* tile::gather4, tile::scatter4 */
+	bool multicast, pair;           /* pair: .cta_group::2 */
+	enum emu_reduction reduction;
+};
+
+struct tma_op {
+	struct emu_engine_op op;
+	const struct tma_form *form;
+	struct emu_warp *warp;
+	struct emu_bulk_group *group;
+	struct emu_tensormap map;
+	struct emu_box box;
+	int32_t coordinates[EMU_MAX_RANK];
+	uint64_t shared, barrier;       /* 32-bit shared addresses */
+	uint16_t mask;
+};
+
+enum { max_row = 256 * 8, max_targets = EMU_MAX_CLUSTER };
+
+/* The windows a box is written to or read from. */
+struct transfer {
+	struct tma_op *op;
+	int count;
+	struct emu_cta *cta[max_targets];
+	uint32_t address;               /* offset in the window, as an address */
+};
+
+static uint64_t in_rank(uint64_t address, uint32_t rank)
+{
+	return (address & EMU_SHARED_MASK) | (uint64_t)rank << EMU_SHARED_RANK;
+}
+
+static uint32_t footprint(const struct tma_op *op)
+{
+	return op->form->rows ? 4 * op->box.row_shared : op->box.footprint;
+}
+
+static uint32_t transaction(const struct tma_op *op)
+{
+	return op->form->rows ? 4 * op->box.row_global : op->box.transaction;
+}
+
+/*
+ * Moves one row between `row` and the swizzled places of a window.  The swizzle
+ * of a base that is not aligned to its atom can leave the box, hence the check.
+ */
+static bool swizzled(struct transfer *t, struct emu_cta *cta, uint32_t offset, uint8_t *row,
+                     bool write)
+{
+	int swizzle = t->op->map.swizzle;
+	uint32_t size = t->op->box.row_shared, run = swizzle ? emu_box_swizzle_run(swizzle) : size;
+
+	for (uint32_t i = 0; i < size; i += run) {
+		uint32_t bytes = size - i < run ? size - i : run;
+		uint32_t place = emu_box_swizzle(swizzle, t->address + offset + i);
+
+		if (place < EMU_SHARED_BASE || place - EMU_SHARED_BASE + bytes > cta->shared_bytes) {
+			emu_fault_at(&t->op->op.where, "out-of-bounds",
+			             "the swizzle of the tensor map moves bytes of the box to shared "
+			             "address 0x%x, outside the CTA's 0x%x..0x%x: the base 0x%x is "
+			             "not aligned to the swizzle's atom",
+			             place, EMU_SHARED_BASE,
+			             EMU_SHARED_BASE + cta->shared_bytes - 1, t->address);
+			return false;
+		}
+		place -= EMU_SHARED_BASE;
+		if (write)
+			memcpy(cta->shared + place, row + i, bytes);
+		else
+			memcpy(row + i, cta->shared + place, bytes);
+	}
+	return true;
+}
+
+static uint32_t bytes_of(const struct tma_op *op, uint32_t elements)
+{
+	return elements * (uint32_t)emu_tensormap_element_bits(op->map.type) / 8;
+}
+
+static uint8_t *global_row(struct tma_op *op, const struct emu_box_row *row,
+                           enum emu_access_kind kind)
+{
+	return emu_mem_global(op->op.cluster->grid, &op->op.where, row->address,
+	                      bytes_of(op, row->inside), 1, kind);
+}
+
+static bool load_row(void *context, const struct emu_box_row *row)
+{
+	struct transfer *t = context;
+	struct tma_op *op = t->op;
+	uint8_t packed[max_row], shared[max_row];
+	uint32_t first = bytes_of(op, row->first), inside = bytes_of(op, row->inside);
+	const uint8_t *from;
+
+	if (inside < op->box.row_global)
+		emu_box_fill(&op->map, packed, op->box.row_global);
+	if (inside) {
+		from = global_row(op, row, EMU_READ);
+		if (!from)
+			return false;
+		memcpy(packed + first, from, inside);
+		emu_box_convert(op->map.type, packed + first, inside);
+	}
+	emu_box_unpack_row(&op->map, &op->box, packed, shared);
+	for (int i = 0; i < t->count; i++)
+		if (!swizzled(t, t->cta[i], row->offset, shared, true))
+			return false;
+	return true;
+}
+
+static enum emu_type element_type(int type)
+{
+	static const enum emu_type types[] = {
+		[EMU_TM_U8] = EMU_T_U8,    [EMU_TM_U16] = EMU_T_U16, [EMU_TM_U32] = EMU_T_U32,
+		[EMU_TM_S32] = EMU_T_S32,  [EMU_TM_U64] = EMU_T_U64, [EMU_TM_S64] = EMU_T_S64,
+		[EMU_TM_F16] = EMU_T_F16,  [EMU_TM_F32] = EMU_T_F32, [EMU_TM_F64] = EMU_T_F64,
+		[EMU_TM_BF16] = EMU_T_BF16, [EMU_TM_F32_FTZ] = EMU_T_F32,
+		[EMU_TM_TF32] = EMU_T_F32, [EMU_TM_TF32_FTZ] = EMU_T_F32,
+	};
+
+	return type < (int)(sizeof types / sizeof *types) ? types[type] : EMU_T_NONE;
+}
+
+/* Bitwise operations go by width: a tensor map has no .b32. */
+static enum emu_type reduction_type(const struct tma_op *op)
+{
+	enum emu_type type = element_type(op->map.type);
+
+	if (op->form->reduction < EMU_REDUCE_AND)
+		return type;
+	return emu_tensormap_element_bits(op->map.type) == 64 ? EMU_T_B64 : EMU_T_B32;
+}
+
+static bool store_row(void *context, const struct emu_box_row *row)
+{
+	struct transfer *t = context;
+	struct tma_op *op = t->op;
+	uint8_t packed[max_row], shared[max_row];
+	uint32_t first = bytes_of(op, row->first), inside = bytes_of(op, row->inside);
+	uint8_t *to;
+
+	if (!inside)
+		return true;
+	if (!swizzled(t, t->cta[0], row->offset, shared, false))
+		return false;
+	emu_box_pack_row(&op->map, &op->box, shared, packed);
+	to = global_row(op, row, op->form->direction == TMA_REDUCE ? EMU_UPDATE : EMU_WRITE);
+	if (!to)
+		return false;
+	if (op->form->direction == TMA_REDUCE)
+		emu_reduce(op->form->reduction, reduction_type(op), to, packed + first, inside);
+	else
+		memcpy(to, packed + first, inside);
+	return true;
+}
+
+static bool walk(struct transfer *t, emu_box_visitor *visit)
+{
+	if (t->op->form->rows)
+		return emu_box_walk_rows(&t->op->map, t->op->coordinates, visit, t);
+	return emu_box_walk(&t->op->map, t->op->coordinates, visit, t);
+}
+
+/* The CTA that the box goes to in `rank`; NULL after a fault. */
+static bool add_target(struct transfer *t, uint64_t address)
+{
+	uint32_t alignment = t->op->map.swizzle ? 128 : 16;
+
+	return emu_mem_shared(t->op->warp->cta, &t->op->op.where, address, footprint(t->op),
+	                      alignment, t->op->form->direction == TMA_LOAD ? EMU_WRITE : EMU_READ,
+	                      &t->cta[t->count++]);
+}
+
+/* Where the bytes for data in `rank` are counted. */
+static uint64_t barrier_of(const struct tma_op *op, uint32_t rank)
+{
+	uint32_t own = (uint32_t)(op->barrier >> EMU_SHARED_RANK);
+
+	if (op->form->pair)
+		return in_rank(op->barrier, (rank & ~1u) | (own & 1));
+	return in_rank(op->barrier, rank);
+}
+
+static bool signal(struct transfer *t)
+{
+	struct tma_op *op = t->op;
+
+	for (int i = 0; i < t->count; i++) {
+		struct emu_mbarrier *barrier = emu_mbarrier_at(op->warp->cta, &op->op.where,
+		                                               barrier_of(op, t->cta[i]->rank));
+		if (!barrier ||
+		    !emu_mbarrier_complete_tx(barrier, &op->op.where, transaction(op)))
+			return false;
+	}
+	return true;
+}
+
+static void complete_load(struct emu_engine_op *base)
+{
+	struct tma_op *op = (struct tma_op *)base;
+	struct transfer t = {.op = op, .address = (uint32_t)(op->shared & EMU_SHARED_MASK)};
+	uint32_t ranks = op->form->multicast ? op->mask : 1u << (op->shared >> EMU_SHARED_RANK);
+
+	for (uint32_t rank = 0; rank < EMU_MAX_CLUSTER; rank++)
+		if ((ranks >> rank & 1) && !add_target(&t, in_rank(op->shared, rank)))
+			return;
+	if (!walk(&t, load_row))
+		return;
+	op->op.cluster->worker->counters.tma_bytes += transaction(op);
+	emu_changed(op->op.cluster->worker);
+	signal(&t);
+}
+
+static void complete_store(struct emu_engine_op *base)
+{
+	struct tma_op *op = (struct tma_op *)base;
+	struct transfer t = {.op = op, .address = (uint32_t)(op->shared & EMU_SHARED_MASK)};
+
+	if (add_target(&t, op->shared) && walk(&t, store_row))
+		op->op.cluster->worker->counters.tma_bytes += transaction(op);
+	emu_changed(op->op.cluster->worker);
+	emu_async_of_cta(op->warp->cta)->open_reads--;
+	emu_bulk_done(op->warp, op->group);
+}
+
+/* ---- issue ------------------------------------------------------------------------- */
+
+static bool read_map(struct emu_warp *warp, int lane, const struct emu_operand *operand,
+                     struct tma_op *op)
+{
+	const struct tma_form *form = op->form;
+	const uint8_t *bytes = emu_mem(warp, lane, EMU_GENERIC, emu_address(warp, operand, lane), 128,
+	                               64, EMU_READ);
+	struct emu_error error;
+	int coordinates = form->rows ? 5 : form->rank;
+
+	if (!bytes)
+		return false;
+	if (!emu_tensormap_unpack(bytes, &op->map, &error) ||
+	    !emu_tensormap_check(&op->map, &error)) {
+		emu_fault(warp, lane, "tensormap", "%s", error.text);
+		return false;
+	}
+	if (op->map.rank != form->rank) {
+		emu_fault(warp, lane, "tensormap", "the instruction is .%dd, the tensor map has rank %d",
+		          form->rank, op->map.rank);
+		return false;
+	}
+	if (form->rows && op->map.box[1] != 1) {
+		emu_fault(warp, lane, "tensormap",
+		          "gather4 and scatter4 need a box of 1 row, the tensor map has %u",
+		          op->map.box[1]);
+		return false;
+	}
+	emu_box_shape(&op->map, &op->box);
+	for (int i = 0; i < coordinates; i++)
+		op->coordinates[i] = (int32_t)emu_value(
+			warp, emu_item(&operand->items[1], i), lane);
+	return true;
+}
+
+static bool check_types(struct emu_warp *warp, int lane, const struct tma_op *op)
+{
+	if (op->form->direction == TMA_LOAD)
+		return true;
+	if (op->map.type == EMU_TM_16U4_ALIGN16B) {
+		emu_fault(warp, lane, "tensormap", "a tensor map of type 16U4_ALIGN16B can only be "
+		                                   "loaded");
+		return false;
+	}
+	if (op->form->direction == TMA_REDUCE &&
+	    !emu_reduction_legal(op->form->reduction, reduction_type(op))) {
+		emu_fault(warp, lane, "tensormap", "the reduction .%s does not exist for %s",
+		          emu_reduction_names[op->form->reduction],
+		          emu_tensormap_type_name(op->map.type));
+		return false;
+	}
+	return true;
+}
+
+static bool check_ranks(struct emu_warp *warp, int lane, const struct tma_op *op)
+{
+	uint32_t data = (uint32_t)(op->shared >> EMU_SHARED_RANK);
+	uint32_t barrier = (uint32_t)(op->barrier >> EMU_SHARED_RANK);
+	int ctas = warp->cta->cluster->cta_count;
+
+	if (op->form->multicast && (op->mask == 0 || op->mask >> ctas)) {
+		emu_fault(warp, lane, "multicast-mask",
+		          "multicast mask 0x%x; the cluster has %d CTAs, bit i names rank i",
+		          op->mask, ctas);
+		return false;
+	}
+	if (!op->form->multicast && barrier != data && (!op->form->pair || (barrier ^ data) != 1)) {
+		emu_fault(warp, lane, "mbarrier-rank",
+		          "the data go to CTA rank %u, the mbarrier lies in rank %u; it must lie in "
+		          "the same CTA%s", data, barrier, op->form->pair ? " or its peer" : "");
+		return false;
+	}
+	return true;
+}
+
+static bool prepare_load(struct emu_warp *warp, const struct emu_ins *ins, int lane,
+                         struct tma_op *op)
+{
+	const struct tma_form *form = op->form;
+
+	op->shared = emu_address(warp, &ins->operands[0], lane);
+	op->barrier = emu_address(warp, &ins->operands[2], lane);
+	if (form->multicast)
+		op->mask = (uint16_t)emu_value(warp, &ins->operands[3], lane);
+	return emu_shared_address(warp, lane, form->space, &op->shared) &&
+	       emu_shared_address(warp, lane, form->space, &op->barrier) &&
+	       read_map(warp, lane, &ins->operands[1], op) && check_ranks(warp, lane, op);
+}
+
+static bool prepare_store(struct emu_warp *warp, const struct emu_ins *ins, int lane,
+                          struct tma_op *op)
+{
+	op->shared = emu_address(warp, &ins->operands[1], lane);
+	if (!emu_shared_address(warp, lane, op->form->space, &op->shared) ||
+	    !read_map(warp, lane, &ins->operands[0], op) || !check_types(warp, lane, op))
+		return false;
+	op->group = emu_bulk_current(warp, lane);
+	if (!op->group)
+		return false;
+	op->group->open++;
+	emu_async_of_cta(warp->cta)->open_reads++;
+	return true;
+}
+
+static enum emu_step execute_tma(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	const struct tma_form *form = ins->extra;
+	bool load = form->direction == TMA_LOAD;
+
+	EMU_FOR_LANES (lane, mask) {
+		struct tma_op *op = emu_op_new(warp, (int)lane, sizeof *op,
+		                               load ? complete_load : complete_store);
+		if (!op)
+			return EMU_STOPPED;
+		op->form = form;
+		op->warp = warp;
+		if (!(load ? prepare_load : prepare_store)(warp, ins, (int)lane, op)) {
+			op->op.discard(&op->op);
+			return EMU_STOPPED;
+		}
+		emu_op_issue(warp, op);
+	}
+	return EMU_NEXT;
+}
+
+/* A prefetch changes nothing that can be observed, but its map must be one. */
+static enum emu_step execute_prefetch(struct emu_warp *warp, const struct emu_ins *ins,
+                                      uint32_t mask)
+{
+	EMU_FOR_LANES (lane, mask) {
+		struct tma_op op = {.form = ins->extra};
+		if (!read_map(warp, (int)lane, &ins->operands[0], &op))
+			return EMU_STOPPED;
+	}
+	return EMU_NEXT;
+}
+
+/* ---- decode --------------------------------------------------------------------------- */
+
+static bool take_shape(struct emu_decode *decode, struct tma_form *form)
+{
+	static const char *const ranks[] = {"1d", "2d", "3d", "4d", "5d", NULL};
+	static const char *const im2col[] = {"im2col", "im2col_no_offs", "im2col::w",
+	                                     "im2col::w::128", NULL};
+	int rank = emu_take_one(decode, ranks), mode = emu_take_one(decode, im2col);
+
+	if (rank == -2 || mode == -2)
+		return false;
+	if (rank < 0)
+		return emu_reject(decode, "the rank is missing: .1d to .5d");
+	if (mode >= 0)
+		return emu_reject(decode, ".%s is not supported, .tile is", im2col[mode]);
+	form->rank = rank + 1;
+	form->rows = emu_take(decode, "tile::gather4") || emu_take(decode, "tile::scatter4");
+	emu_take(decode, "tile");
+	if (form->rows && form->rank != 2)
+		return emu_reject(decode, "gather4 and scatter4 are .2d");
+	return true;
+}
+
+static bool want_map(struct emu_decode *decode, int i, const struct tma_form *form)
+{
+	const struct emu_operand *operand = &decode->ins->operands[i];
+	uint32_t want = form->rows ? 5 : (uint32_t)form->rank;
+
+	if (!emu_want_address(decode, i))
+		return false;
+	if (operand->count != 2)
+		return emu_reject(decode, "operand %d must be [tensor map, {coordinates}]", i + 1);
+	if ((operand->items[1].kind == EMU_O_VECTOR ? operand->items[1].count : 1) != want)
+		return emu_reject(decode, "%u coordinates are needed", want);
+	return true;
+}
+
+static bool take_reduction(struct emu_decode *decode, struct tma_form *form)
+{
+	int which = emu_take_one(decode, emu_reduction_names);
+
+	if (which == -1)
+		return emu_reject(decode, "an operation is missing: .add, .min, .max, .inc, .dec, "
+		                          ".and, .or or .xor");
+	form->direction = TMA_REDUCE;
+	form->reduction = (enum emu_reduction)which;
+	return which >= 0;
+}
+
+static bool decode_load(struct emu_decode *decode, struct tma_form *form)
+{
+	bool policy;
+	int want;
+
+	emu_take_space(decode, EMU_GLOBAL);
+	if (!emu_take(decode, "mbarrier::complete_tx::bytes"))
+		return emu_reject(decode, "a load completes by .mbarrier::complete_tx::bytes");
+	form->multicast = emu_take(decode, "multicast::cluster");
+	form->pair = emu_take(decode, "cta_group::2");
+	emu_take(decode, "cta_group::1");
+	policy = emu_take_cache(decode);
+	want = 3 + form->multicast + policy;
+	return emu_want_operands(decode, want, want) && emu_want_address(decode, 0) &&
+	       want_map(decode, 1, form) && emu_want_address(decode, 2) &&
+	       (!form->multicast || emu_want_value(decode, 3, 16)) &&
+	       (!policy || emu_want_value(decode, want - 1, 64));
+}
+
+static bool decode_store(struct emu_decode *decode, struct tma_form *form)
+{
+	bool policy;
+
+	form->space = emu_take_space(decode, EMU_SHARED);
+	if (!emu_take(decode, "bulk_group"))
+		return emu_reject(decode, "a store completes by .bulk_group");
+	policy = emu_take_cache(decode);
+	return emu_want_operands(decode, 2 + policy, 2 + policy) && want_map(decode, 0, form) &&
+	       emu_want_address(decode, 1) && (!policy || emu_want_value(decode, 2, 64));
+}
+
+static bool decode_tma(struct emu_decode *decode)
+{
+	struct emu_ins *ins = decode->ins;
+	struct tma_form *form = emu_decode_extra(decode, sizeof *form);
+
+	if (!form || !take_shape(decode, form))
+		return false;
+	ins->extra = form;
+	emu_results(ins, 0);
+	form->direction = TMA_STORE;
+	if (decode->opcode->name[3] == 'r' && !take_reduction(decode, form))
+		return false;
+	form->space = emu_take_space(decode, EMU_SHARED_CLUSTER);
+	if (form->space == EMU_GLOBAL)
+		return decode_store(decode, form);
+	if (form->direction == TMA_REDUCE)
+		return emu_reject(decode, "a reduction goes to .global");
+	form->direction = TMA_LOAD;
+	return decode_load(decode, form);
+}
+
+static bool decode_prefetch(struct emu_decode *decode)
+{
+	struct tma_form *form = emu_decode_extra(decode, sizeof *form);
+	bool policy;
+
+	if (!form || !take_shape(decode, form))
+		return false;
+	decode->ins->extra = form;
+	emu_results(decode->ins, 0);
+	emu_take(decode, "L2");
+	emu_take_space(decode, EMU_GLOBAL);
+	policy = emu_take_cache(decode);
+	return emu_want_operands(decode, 1 + policy, 1 + policy) && want_map(decode, 0, form) &&
+	       (!policy || emu_want_value(decode, 1, 64));
+}
+
+static const struct emu_opcode rows[] = {
+	{"cp.async.bulk.tensor", decode_tma, execute_tma, EMU_P_NO_RESULT | EMU_P_SM90},
+	{"cp.reduce.async.bulk.tensor", decode_tma, execute_tma, EMU_P_NO_RESULT | EMU_P_SM90},
+	{"cp.async.bulk.prefetch.tensor", decode_prefetch, execute_prefetch,
+         EMU_P_NO_RESULT | EMU_P_SM90},
+};
+
+EMU_OPCODE_TABLE(tma, rows);
