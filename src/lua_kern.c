@@ -645,22 +645,12 @@ static void print_ops(struct kern *k, void *arg)
 	tc_print_ops(arg, k);
 }
 
-/* luaL_Buffer cannot be used inside the core; the text is copied once. */
 static int push_text(lua_State *L, struct kern *k, void (*fn)(struct kern *k, void *arg))
 {
-	struct strbuf b = {0};
-	struct protected_call call = {k, fn, &b};
+	struct strbuf *b = tc_new_object(L, "tcmma.text", sizeof *b, 0);
 
-	tc_position(L, &k->err.pos);
-	if (!tc_protect(&k->err, run_protected, &call)) {
-		tc_strbuf_free(&b);
-		return tc_raise(L, &k->err);
-	}
-
-	struct strbuf *holder = tc_new_object(L, "tcmma.text", sizeof *holder, 0);
-
-	*holder = b;
-	lua_pushlstring(L, b.text ? b.text : "", b.length);
+	tc_text_call(L, k, fn, b);
+	lua_pushlstring(L, b->text ? b->text : "", b->length);
 	return 1;
 }
 
