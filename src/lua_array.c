@@ -176,11 +176,12 @@ struct device *tc_option_device(lua_State *L, int arg, const char *name)
 
 static const char *const creation_options[] = {"device", NULL};
 
-/* The options at `arg`; leaves a new array on the stack. */
-static struct array *create(lua_State *L, int shape_arg, enum dtype t, int options)
+/* Shape at 1, dtype and options at the arguments given; leaves a new array on the stack. */
+static struct array *create(lua_State *L, int dtype_arg, int options)
 {
 	int64_t shape[TC_MAX_RANK];
-	int rank = tc_check_shape(L, shape_arg, shape, TC_MAX_RANK, 1);
+	int rank = tc_check_shape(L, 1, shape, TC_MAX_RANK, 1);
+	enum dtype t = tc_check_dtype(L, dtype_arg);
 	tc_options(L, options, creation_options);
 	return tc_new_array_on(L, tc_option_device(L, options, "device"), t, rank, shape);
 }
@@ -201,20 +202,20 @@ static void fill(lua_State *L, const struct array *a, uint64_t bits)
 
 static int module_empty(lua_State *L)
 {
-	create(L, 1, tc_check_dtype(L, 2), 3);
+	create(L, 2, 3);
 	return 1;
 }
 
 static int module_zeros(lua_State *L)
 {
-	fill(L, create(L, 1, tc_check_dtype(L, 2), 3), 0);
+	fill(L, create(L, 2, 3), 0);
 	return 1;
 }
 
 static int module_ones(lua_State *L)
 {
-	enum dtype t = tc_check_dtype(L, 2);
-	fill(L, create(L, 1, t, 3), tc_from_double(t, 1));
+	struct array *a = create(L, 2, 3);
+	fill(L, a, tc_from_double(a->dtype, 1));
 	return 1;
 }
 
@@ -230,9 +231,8 @@ static uint64_t check_element(lua_State *L, int arg, enum dtype t)
 
 int tc_array_full(lua_State *L)
 {
-	enum dtype t = tc_check_dtype(L, 3);
-	uint64_t bits = check_element(L, 2, t);
-	fill(L, create(L, 1, t, 4), bits);
+	struct array *a = create(L, 3, 4);
+	fill(L, a, check_element(L, 2, a->dtype));
 	return 1;
 }
 
