@@ -64,11 +64,12 @@ struct mreg {
 /* What place.c resolves. */
 enum msym_kind {
 	SYM_NONE,
-	SYM_SMEM,     /* alloc: bytes from the dynamic base */
-	SYM_TMEM,     /* alloc: columns from the kernel's TMEM base */
-	SYM_BARRIER,  /* barrier: bytes from the dynamic base */
-	SYM_SCRATCH,  /* role_plan: its scratch, bytes from the dynamic base */
-	SYM_TMEM_SLOT /* where tcgen05.alloc leaves the address */
+	SYM_SMEM,         /* alloc: bytes from the dynamic base */
+	SYM_TMEM,         /* alloc: columns from the kernel's TMEM base */
+	SYM_BARRIER,      /* barrier: bytes from the dynamic base */
+	SYM_SCRATCH,      /* role_plan: its scratch, bytes from the dynamic base */
+	SYM_TMEM_COLUMNS, /* how many are allocated */
+	SYM_TMEM_SLOT     /* where tcgen05.alloc leaves the address */
 };
 struct msym {
 	enum msym_kind kind;
@@ -161,6 +162,7 @@ struct role_plan {
 	int64_t scratch_bytes, scratch_offset;
 	/* what of the shared code this role runs, by id */
 	bool *op_kept, *val_needed, *var_needed;
+	bool *waits; /* by barrier id: the role has phase bits of it */
 };
 
 enum arrival_kind {
@@ -190,6 +192,7 @@ struct interval {
 };
 
 struct low_scope;
+struct loop_end;
 
 /* One compilation: the tables and the code.  Lives in program->arena. */
 struct compilation {
@@ -205,11 +208,13 @@ struct compilation {
 	/* lower */
 	struct minst *first, *last;
 	int register_count[MR_COUNT];
-	struct ptrvec named_registers; /* struct mreg * */
-	struct ptrvec labels;          /* const char *: names, NULL for numbered ones */
-	struct ptrvec strings;         /* const char *: texts in .global memory */
-	struct mreg smem, tmem;        /* bases: dynamic SMEM; TMEM */
+	struct ptrvec named_registers;  /* struct mreg * */
+	struct ptrvec labels;           /* const char *: names, NULL for numbered ones */
+	struct ptrvec strings;          /* const char *: texts in .global memory */
+	struct mreg thread, warp, lane; /* of the block; lane of the warp */
+	struct mreg smem, tmem;         /* bases: dynamic SMEM; TMEM */
 	bool uses_vprintf;
+	int local_bytes;                /* of vprintf's arguments */
 	struct low_scope *kernel_scope; /* what all roles share: axes, dimensions, parameters */
 	struct minst **kernel_at;       /* the end of the code that computes it */
 	struct interval *intervals;     /* of s32 values, by val id */
@@ -247,15 +252,17 @@ struct low {
 	struct role_plan *role; /* NULL in the kernel's own prologue and epilogue */
 	const struct op *op;    /* being lowered */
 	/* registers of the role, valid in all its code */
-	struct mreg leader;  /* predicate: this lane issues for the role */
-	struct mreg elected; /* predicate: one lane of each warp */
-	struct mreg *phases; /* parity bits, by barrier id; no register: never waits */
+	struct mreg leader;               /* predicate: this lane issues for the role */
+	struct mreg elected;              /* predicate: one lane of each warp */
+	struct mreg thread, warp, window; /* made on demand */
+	struct mreg *phases;              /* parity bits, by barrier id; no register: never waits */
 	/* code */
 	struct minst **at;       /* where the next instruction is linked in */
 	struct minst **entry_at; /* the end of the role's entry code */
 	struct low_scope *role_scope, *scope;
 	int depth; /* of scope */
 	bool in_leader;
+	int leader_end; /* label */
 	/*
 	 * tcgen05.ld and .st that no wait::ld, wait::st has followed.  Every
 	 * tcgen05.wait::ld increments ld_epoch: a fragment loaded in the current
@@ -263,7 +270,9 @@ struct low {
 	 */
 	bool pending_ld, pending_st;
 	int ld_epoch;
-	int bulk_groups; /* the role has committed bulk groups */
+	struct loop_end *loops; /* lower_control.c */
+	struct mreg *vars;      /* lower_scalar.c: by var id */
+	int bulk_groups;        /* the role has committed bulk groups */
 	/* of lower_frag*.c, by fragment and var id */
 	void **frags, **frag_vars;
 	struct frag_plan *frag_plan; /* frag.h; NULL until the first fragment */
@@ -320,6 +329,10 @@ struct mopnd tc_low_udiv(struct low *l, struct mopnd a, int64_t b); /* a >= 0, b
 /* The same in 64 bits, and an s32 operand times a 64-bit one. */
 struct mopnd tc_low_add64(struct low *l, struct mopnd a, struct mopnd b);
 struct mopnd tc_low_mul64(struct low *l, struct mopnd a, struct mopnd b);
+struct mopnd tc_low_and(struct low *l, struct mopnd a, int64_t mask);
+struct mopnd tc_low_xor(struct low *l, struct mopnd a, struct mopnd b);
+/* Address of an SMEM symbol, computed once in the role. */
+struct mreg tc_low_symbol(struct low *l, struct msym sym);
 struct mopnd tc_low_wide(struct low *l, struct mopnd a, struct mopnd b);
 struct interval tc_low_interval(struct low *l, const struct val *v);
 /* Static or named dimension as a value. */
@@ -359,6 +372,8 @@ void tc_low_role_barrier(struct low *l);
 /* Waits for the loads or stores of TMEM that are pending; nothing if none is. */
 void tc_low_wait_ld(struct low *l);
 void tc_low_wait_st(struct low *l);
+/* Where control flow parts or joins: all threads, nothing of TMEM pending. */
+void tc_low_join(struct low *l);
 /* SMEM that the role may use as scratch from here to its next use of scratch. */
 struct maddr tc_low_scratch(struct low *l, int64_t bytes);
 /*
@@ -395,16 +410,21 @@ typedef void low_fn(struct low *l, const struct op *op);
 struct target_ops {
 	low_fn *lower[OP_COUNT];
 	/* The kernel's start and end (TMEM) and a role's. */
-	void (*begin)(struct low *l);
+	void (*begin)(struct low *l); /* warp 0, before the block's first barrier */
+	void (*begun)(struct low *l); /* after it */
 	void (*end)(struct low *l);
 	void (*after_wait)(struct low *l); /* after a barrier_wait */
 	/* Before an arrival on a barrier that orders the tensor core. */
 	void (*before_arrive)(struct low *l);
 };
+low_fn tc_lower_nothing;
 low_fn tc_lower_unsupported; /* fails: op, line, "is not supported on TARGET yet" */
 /* lower_control.c */
 low_fn tc_lower_range, tc_lower_loop, tc_lower_stop, tc_lower_when, tc_lower_role, tc_lower_print,
 	tc_lower_assert, tc_lower_registers;
+/* vprintf by the calling lane: b32 and f32 values. */
+void tc_low_printf(struct low *l, const char *format, const struct mopnd *value,
+		   const bool *is_float, int count);
 /* lower_scalar.c */
 low_fn tc_lower_var, tc_lower_load_scalar, tc_lower_store_scalar;
 /* lower_copy.c */
@@ -421,6 +441,13 @@ low_fn tc_lower_load_tmem, tc_lower_store_tmem, tc_lower_load, tc_lower_store, t
 /* VAR_NEW, VAR_SET, VAR_GET of a fragment; print of one. */
 low_fn tc_lower_frag_var, tc_lower_frag_print;
 
+/* What a target_ops of tcgen05 has beside them. */
+void tc_low_tcgen05_begin(struct low *l);
+void tc_low_tcgen05_begun(struct low *l);
+void tc_low_tcgen05_end(struct low *l);
+void tc_low_tcgen05_after_wait(struct low *l);
+void tc_low_tcgen05_before_arrive(struct low *l);
+void tc_low_refuse_cluster(struct low *l, const struct barrier_ref *b);
 /* Address of barrier_ref's mbarrier in this CTA. */
 struct maddr tc_low_barrier(struct low *l, const struct barrier_ref *b);
 

@@ -570,11 +570,9 @@ static struct mopnd leaf(struct low *l, const struct val *v, int *depth)
 		return *known;
 	if (v->kind != VAL_AXIS && v->kind != VAL_DIM)
 		tc_fail_internal(l->c->err, "a recorded value is used before its definition");
-	back = go_to_kernel(l);
-	if (v->kind == VAL_AXIS)
-		result = mo_reg(axis_value(l, v));
-	else
-		result = mo_reg(tc_low_dim_param(l, v->axis));
+	/* A parameter finds its place, the kernel's start, by itself. */
+	back = v->kind == VAL_AXIS ? go_to_kernel(l) : go(l, NULL, l->c->kernel_scope);
+	result = mo_reg(v->kind == VAL_AXIS ? axis_value(l, v) : tc_low_dim_param(l, v->axis));
 	remember(l, &k, result);
 	come_back(l, back);
 	*depth = 0;
@@ -761,4 +759,41 @@ struct mopnd tc_low_wide(struct low *l, struct mopnd a, struct mopnd b)
 struct mopnd tc_low_dim(struct low *l, const struct dim *d)
 {
 	return d->size >= 0 ? mo_imm(d->size) : tc_low_value(l, d->value);
+}
+
+struct mopnd tc_low_and(struct low *l, struct mopnd a, int64_t mask)
+{
+	if (a.kind == MO_IMM)
+		return mo_imm(a.imm & mask);
+	return once(l, SO_AND, "and.b32", MR_B32, a, mo_imm(mask));
+}
+
+struct mopnd tc_low_xor(struct low *l, struct mopnd a, struct mopnd b)
+{
+	if (a.kind == MO_IMM && b.kind == MO_IMM)
+		return mo_imm(a.imm ^ b.imm);
+	if (a.kind == MO_IMM)
+		return tc_low_xor(l, b, a);
+	if (b.kind == MO_IMM && b.imm == 0)
+		return a;
+	return once(l, SO_XOR, "xor.b32", MR_B32, a, b);
+}
+
+struct mreg tc_low_symbol(struct low *l, struct msym sym)
+{
+	struct key k = {.op = KEY_SYMBOL, .part = {(int64_t)sym.kind, (intptr_t)sym.object}};
+	const struct mopnd *known;
+	struct place back;
+	struct mreg d;
+	int depth;
+
+	known = look_up(l, &k, &depth);
+	if (known)
+		return known->reg;
+	back = go_out(l, l->role_scope->depth, true);
+	d = mi_b32(l);
+	mi(l, "add.s32", R(d), R(l->c->smem), mo_offset(sym, 0));
+	remember(l, &k, R(d));
+	come_back(l, back);
+	return d;
 }

@@ -1,0 +1,382 @@
+/*
+ * From the scope tree to machine instructions: the kernel's frame, the roles one
+ * after the other, and what every lowering function needs.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "compile.h"
+
+_Noreturn void tc_low_fail(struct low *l, const char *fmt, ...)
+{
+	char text[2048];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	tc_fail_at(l->c->err, l->op ? l->op->pos : l->c->kern->pos, "%s", text);
+}
+
+static const char *const op_names[OP_COUNT] = {
+#define OP(id, name, ...) [OP_##id] = name,
+#include "ops.def"
+};
+
+void tc_lower_unsupported(struct low *l, const struct op *op)
+{
+	tc_low_fail(l, "%s is not supported on %s yet", op_names[op->kind], l->c->target->name);
+}
+
+void tc_lower_nothing(struct low *l, const struct op *op)
+{
+	(void)l;
+	(void)op;
+}
+
+/* ---- who runs the code ----------------------------------------------------------------- */
+
+void tc_low_leader(struct low *l)
+{
+	if (l->in_leader)
+		return;
+	tc_low_open(l, true);
+	l->leader_end = mi_new_label(l);
+	mi_unless(l, l->leader, "bra", LABEL(l->leader_end));
+	l->in_leader = true;
+}
+
+void tc_low_all(struct low *l)
+{
+	const struct op *op = l->op;
+
+	if (!l->in_leader)
+		return;
+	l->op = NULL;
+	tc_low_close(l);
+	mi_label(l, l->leader_end);
+	mi(l, "bar.warp.sync", T("0xffffffff"));
+	l->in_leader = false;
+	l->op = op;
+}
+
+void tc_low_role_barrier(struct low *l)
+{
+	tc_low_all(l);
+	if (l->role->named_barrier)
+		mi(l, "bar.sync", I(l->role->named_barrier), I(l->role->threads));
+	else
+		mi(l, "bar.warp.sync", T("0xffffffff"));
+}
+
+void tc_low_wait_ld(struct low *l)
+{
+	if (!l->pending_ld)
+		return;
+	tc_low_all(l);
+	mi_plain(l, "tcgen05.wait::ld.sync.aligned");
+	l->pending_ld = false;
+	l->ld_epoch++;
+}
+
+void tc_low_wait_st(struct low *l)
+{
+	if (!l->pending_st)
+		return;
+	tc_low_all(l);
+	mi_plain(l, "tcgen05.wait::st.sync.aligned");
+	l->pending_st = false;
+}
+
+void tc_low_join(struct low *l)
+{
+	tc_low_all(l);
+	tc_low_wait_ld(l);
+	tc_low_wait_st(l);
+}
+
+/* ---- threads -------------------------------------------------------------------------------- */
+
+static struct mreg in_role(struct low *l, struct mreg *cached, const char *name, struct mreg whole,
+			   int first)
+{
+	if (!first)
+		return whole;
+	if (!cached->id) {
+		struct low_place back = tc_low_at_entry(l);
+
+		*cached = mi_named(l, MR_B32, "%s_%s", name, l->role->name);
+		mi(l, "sub.u32", R(*cached), R(whole), I(first));
+		tc_low_return(l, back);
+	}
+	return *cached;
+}
+
+struct mreg tc_low_thread(struct low *l)
+{
+	return in_role(l, &l->thread, "thread", l->c->thread, 32 * l->role->first_warp);
+}
+
+struct mreg tc_low_warp(struct low *l)
+{
+	return in_role(l, &l->warp, "warp", l->c->warp, l->role->first_warp);
+}
+
+struct mreg tc_low_lane(struct low *l)
+{
+	return l->c->lane;
+}
+
+/* ---- ops ------------------------------------------------------------------------------------- */
+
+static const char *base_name(const char *file)
+{
+	const char *slash = strrchr(file, '/');
+
+	return slash ? slash + 1 : file;
+}
+
+static void comment(struct low *l, const struct op *op)
+{
+	const char *name = op->kind == OP_ROLE ? op->u.role.role->name : op_names[op->kind];
+
+	if (op->pos.file)
+		mi_comment(l, "%s:%d %s", base_name(op->pos.file), op->pos.line, name);
+	else
+		mi_comment(l, "%s", name);
+}
+
+void tc_low_ops(struct low *l, const struct scope *s)
+{
+	for (const struct op *op = s->first; op; op = op->next) {
+		if (!l->role->op_kept[op->id])
+			continue;
+		l->op = op;
+		comment(l, op);
+		l->c->target->ops->lower[op->kind](l, op);
+	}
+	l->op = s->owner;
+}
+
+/* ---- one role
+ * ------------------------------------------------------------------------------------ */
+
+static void make_phases(struct low *l)
+{
+	const struct kern *k = l->c->kern;
+
+	for (int i = 0; i < k->barriers.count; i++) {
+		if (!l->role->waits[i])
+			continue;
+		l->phases[i] =
+			mi_named(l, MR_B32, "phase_%s_%s", l->role->name, l->c->barriers[i].name);
+		mi(l, "mov.b32", R(l->phases[i]), I(0));
+	}
+}
+
+static void role_entry(struct low *l, int next)
+{
+	struct role_plan *r = l->role;
+	int last = r->first_warp + r->warps;
+
+	if (r->warps == 1)
+		mi_comment(l, "role %s: warp %d", r->name, r->first_warp);
+	else
+		mi_comment(l, "role %s: warps %d-%d", r->name, r->first_warp, last - 1);
+	if (last < l->c->warps) {
+		struct mreg p = mi_pred(l);
+
+		mi(l, "setp.ge.u32", R(p), R(l->c->warp), I(last));
+		mi_if(l, p, "bra", LABEL(next));
+	}
+	l->elected = mi_named(l, MR_PRED, "elected_%s", r->name);
+	mi(l, "elect.sync", mo_elect(l->elected), T("0xffffffff"));
+	l->leader = l->elected;
+	if (r->warps > 1) {
+		l->leader = mi_named(l, MR_PRED, "leader_%s", r->name);
+		mi(l, "setp.eq.and.u32", R(l->leader), R(l->c->warp), I(r->first_warp),
+		   R(l->elected));
+	}
+	make_phases(l);
+	l->entry_at = l->at;
+	mi_place(l);
+}
+
+static void role_end(struct low *l)
+{
+	tc_low_join(l);
+	l->op = NULL;
+	if (l->bulk_groups) {
+		mi_comment(l, "every bulk store has read its SMEM");
+		tc_low_leader(l);
+		mi(l, "cp.async.bulk.wait_group.read", I(0));
+		tc_low_all(l);
+	}
+}
+
+static void lower_role(struct low *kernel, struct role_plan *r, int done)
+{
+	const struct kern *k = kernel->c->kern;
+	bool last = r->index == kernel->c->role_count - 1;
+	int next = last ? done : mi_named_label(kernel, "after_%s", r->name);
+	struct low l = {.c = kernel->c, .arena = kernel->arena, .role = r, .at = kernel->at};
+
+	tc_low_start(&l);
+	l.phases = tc_arena_alloc(l.arena, sizeof(*l.phases) * (size_t)(k->barriers.count + 1));
+	l.frags = tc_arena_alloc(l.arena, sizeof(void *) * (size_t)(k->frag_count + 1));
+	l.frag_vars = tc_arena_alloc(l.arena, sizeof(void *) * (size_t)(k->vars.count + 1));
+	role_entry(&l, next);
+	tc_low_ops(&l, k->root);
+	role_end(&l);
+	if (!last) {
+		mi(&l, "bra", LABEL(done));
+		mi_label(&l, next);
+	}
+	kernel->at = l.at;
+}
+
+/* ---- the kernel
+ * ------------------------------------------------------------------------------------ */
+
+static bool has_cluster(const struct kern *k)
+{
+	for (int i = 0; i < k->cluster_rank; i++)
+		if (k->cluster[i] > 1)
+			return true;
+	return false;
+}
+
+static void cluster_barrier(struct low *l)
+{
+	mi_plain(l, "barrier.cluster.arrive.aligned");
+	mi_plain(l, "barrier.cluster.wait.aligned");
+}
+
+static void init_barriers(struct low *l, struct mreg first)
+{
+	const struct compilation *c = l->c;
+
+	for (int i = 0; i < c->kern->barriers.count; i++) {
+		const struct barrier_plan *b = &c->barriers[i];
+		struct maddr a = {.sym = {SYM_BARRIER, b->barrier}};
+
+		for (int j = 0; j < b->barrier->num_barriers; j++)
+			mi_if(l, first, "mbarrier.init.shared::cta.b64", M(a, 8 * j),
+			      I(b->init_count));
+	}
+	if (c->kern->barriers.count)
+		mi_guard(mi_emit(l, "fence.mbarrier_init.release.cluster", NULL, 0), first, false);
+}
+
+/* Registers go to whole warpgroups, before their roles part. */
+static void set_registers(struct low *l)
+{
+	const struct compilation *c = l->c;
+	int initial = (c->target->registers / (32 * c->warps)) / 8 * 8;
+
+	initial = initial > 255 ? 255 : initial;
+	for (int group = 0; group < c->warps / 4; group++) {
+		int count = 0, skip;
+		struct mreg g, p;
+
+		for (int i = 0; i < c->role_count; i++) {
+			const struct role_plan *r = &c->roles[i];
+
+			if (r->first_warp < 4 * group + 4 && r->first_warp + r->warps > 4 * group &&
+			    r->max_registers > count)
+				count = r->max_registers;
+		}
+		if (!count)
+			continue;
+		g = mi_b32(l);
+		p = mi_pred(l);
+		skip = mi_new_label(l);
+		mi(l, "shr.u32", R(g), R(c->warp), I(2));
+		mi(l, "setp.ne.u32", R(p), R(g), I(group));
+		mi_if(l, p, "bra", LABEL(skip));
+		mi(l,
+		   count > initial ? "setmaxnreg.inc.sync.aligned.u32"
+				   : "setmaxnreg.dec.sync.aligned.u32",
+		   I(count));
+		mi_label(l, skip);
+	}
+}
+
+/* Returns where the prefetches of tensor maps go. */
+static struct minst **prologue(struct low *l, struct mreg *first)
+{
+	struct compilation *c = l->c;
+	struct minst **prefetch;
+	int ready = mi_named_label(l, "ready");
+	struct mreg p;
+
+	c->thread = mi_named(l, MR_B32, "thread");
+	c->warp = mi_named(l, MR_B32, "warp");
+	c->lane = mi_named(l, MR_B32, "lane");
+	c->smem = mi_named(l, MR_B32, "smem");
+	mi(l, "mov.u32", R(c->thread), T("%tid.x"));
+	mi(l, "shr.u32", R(c->warp), R(c->thread), I(5));
+	/* The shuffle tells the assembler that the warp's number is uniform. */
+	mi(l, "shfl.sync.idx.b32", R(c->warp), R(c->warp), I(0), I(31), T("0xffffffff"));
+	mi(l, "and.b32", R(c->lane), R(c->thread), I(31));
+	mi(l, "mov.u32", R(c->smem), T("smem"));
+	c->kernel_at = l->at;
+	mi_place(l);
+	p = mi_pred(l);
+	mi(l, "setp.ne.u32", R(p), R(c->warp), I(0));
+	mi_if(l, p, "bra", LABEL(ready));
+	*first = mi_named(l, MR_PRED, "first");
+	mi(l, "elect.sync", mo_elect(*first), T("0xffffffff"));
+	prefetch = l->at;
+	mi_place(l);
+	init_barriers(l, *first);
+	if (c->target->ops->begin)
+		c->target->ops->begin(l);
+	mi_label(l, ready);
+	if (c->uses_tmem)
+		mi_plain(l, "tcgen05.fence::before_thread_sync");
+	mi(l, "bar.sync", I(0));
+	if (has_cluster(c->kern))
+		cluster_barrier(l);
+	if (c->target->ops->begun)
+		c->target->ops->begun(l);
+	set_registers(l);
+	return prefetch;
+}
+
+static void prefetch_maps(struct low *l, struct minst **at, struct mreg first)
+{
+	struct minst **back = l->at;
+
+	l->at = at;
+	for (int i = 0; i < l->c->params.count; i++) {
+		const struct param_slot *s = l->c->params.item[i];
+
+		if (s->param.kind == PARAM_TENSORMAP)
+			mi_if(l, first, "prefetch.tensormap", M((struct maddr){.reg = s->reg}, 0));
+	}
+	l->at = back;
+}
+
+void tc_lower(struct compilation *c)
+{
+	struct low l = {.c = c, .arena = c->arena, .at = &c->first};
+	struct minst **prefetch;
+	struct mreg first;
+	int done;
+
+	c->intervals =
+		tc_arena_alloc(c->arena, sizeof(*c->intervals) * (size_t)(c->kern->val_count + 1));
+	tc_low_start(&l);
+	prefetch = prologue(&l, &first);
+	done = mi_named_label(&l, "done");
+	for (int i = 0; i < c->role_count; i++)
+		lower_role(&l, &c->roles[i], done);
+	mi_label(&l, done);
+	if (c->target->ops->end)
+		c->target->ops->end(&l);
+	if (has_cluster(c->kern))
+		cluster_barrier(&l);
+	mi_plain(&l, "ret");
+	prefetch_maps(&l, prefetch, first);
+}

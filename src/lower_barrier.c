@@ -1,0 +1,117 @@
+/* mbarriers: phases (DESIGN 5.5), arrivals (5.4) and what they order (5.6). */
+#include "compile.h"
+
+struct maddr tc_low_barrier(struct low *l, const struct barrier_ref *b)
+{
+	struct maddr a = {.sym = {SYM_BARRIER, b->barrier}};
+	struct mopnd index = tc_low_value(l, b->index);
+
+	if (index.kind == MO_IMM)
+		a.offset = 8 * index.imm;
+	else
+		a.reg = tc_low_add(l, tc_low_mul(l, index, 8), mo_reg(l->c->smem)).reg;
+	return a;
+}
+
+void tc_low_refuse_cluster(struct low *l, const struct barrier_ref *b)
+{
+	if (b->barrier && (b->barrier->cluster || b->cluster_rank))
+		tc_low_fail(l, "barriers of a cluster are not supported on %s yet",
+			    l->c->target->name);
+}
+
+/* Parity that the wait awaits; the role's bit flips after it. */
+static struct mopnd parity(struct low *l, const struct wait_op *w, struct mopnd index)
+{
+	struct mreg phase, d;
+
+	if (w->parity) {
+		struct mopnd given = tc_low_value(l, w->parity);
+
+		if (given.kind == MO_IMM)
+			return mo_imm(given.imm & 1);
+		d = mi_b32(l);
+		mi(l, "and.b32", R(d), given, I(1));
+		return mo_reg(d);
+	}
+	phase = l->phases[w->barrier.barrier->id];
+	if (w->barrier.barrier->num_barriers == 1)
+		return mo_reg(phase);
+	d = mi_b32(l);
+	if (index.kind == MO_REG || index.imm) {
+		mi(l, "shr.u32", R(d), R(phase), index);
+		mi(l, "and.b32", R(d), R(d), I(1));
+	} else {
+		mi(l, "and.b32", R(d), R(phase), I(1));
+	}
+	return mo_reg(d);
+}
+
+static void flip(struct low *l, const struct wait_op *w, struct mopnd index)
+{
+	struct mreg phase, bit;
+
+	if (w->parity)
+		return;
+	phase = l->phases[w->barrier.barrier->id];
+	if (index.kind == MO_IMM) {
+		mi(l, "xor.b32", R(phase), R(phase), I((int64_t)(1u << (index.imm & 31))));
+		return;
+	}
+	bit = mi_b32(l);
+	mi(l, "shl.b32", R(bit), I(1), index);
+	mi(l, "xor.b32", R(phase), R(phase), R(bit));
+}
+
+void tc_lower_wait(struct low *l, const struct op *op)
+{
+	const struct wait_op *w = &op->u.wait;
+	int again = mi_new_label(l);
+	struct mopnd index, awaited;
+	struct maddr a;
+	struct mreg p;
+
+	tc_low_refuse_cluster(l, &w->barrier);
+	tc_low_all(l);
+	index = tc_low_value(l, w->barrier.index);
+	a = tc_low_barrier(l, &w->barrier);
+	awaited = parity(l, w, index);
+	p = mi_pred(l);
+	mi_label(l, again);
+	mi(l, "mbarrier.try_wait.parity.shared::cta.b64", R(p), M(a, 0), awaited);
+	mi_unless(l, p, "bra", LABEL(again));
+	flip(l, w, index);
+	if (l->c->target->ops->after_wait)
+		l->c->target->ops->after_wait(l);
+}
+
+static void arrive(struct low *l, struct mreg p, struct maddr a, int count)
+{
+	struct minst *m;
+
+	if (count == 1)
+		m = mi(l, "mbarrier.arrive.shared::cta.b64", T("_"), M(a, 0));
+	else
+		m = mi(l, "mbarrier.arrive.shared::cta.b64", T("_"), M(a, 0), I(count));
+	if (p.id)
+		mi_guard(m, p, false);
+}
+
+void tc_lower_arrive(struct low *l, const struct op *op)
+{
+	const struct arrive_op *o = &op->u.arrive;
+	const struct barrier_plan *b = &l->c->barriers[o->barrier.barrier->id];
+	int warps = l->role->warps;
+
+	tc_low_refuse_cluster(l, &o->barrier);
+	tc_low_all(l);
+	if (o->barrier.barrier->orders_tensor_core && l->c->target->ops->before_arrive)
+		l->c->target->ops->before_arrive(l);
+	if (b->unit == 1 && warps > 1) {
+		tc_low_role_barrier(l);
+		arrive(l, l->leader, tc_low_barrier(l, &o->barrier), 1);
+		return;
+	}
+	mi(l, "bar.warp.sync", T("0xffffffff"));
+	arrive(l, l->elected, tc_low_barrier(l, &o->barrier), b->unit / warps);
+}

@@ -1,0 +1,257 @@
+/* Control flow, uniform over a role; printing and assertions. */
+#include <stdio.h>
+#include <string.h>
+
+#include "compile.h"
+
+static bool any_kept(const struct low *l, const struct scope *s)
+{
+	for (const struct op *op = s ? s->first : NULL; op; op = op->next)
+		if (l->role->op_kept[op->id])
+			return true;
+	return false;
+}
+
+/* True where the loop surely runs at least once. */
+static bool runs(struct low *l, const struct range_op *r, bool down)
+{
+	struct interval lo = tc_low_interval(l, r->lo), hi = tc_low_interval(l, r->hi);
+
+	return down ? lo.low > hi.high : lo.high < hi.low;
+}
+
+void tc_lower_range(struct low *l, const struct op *op)
+{
+	const struct range_op *r = &op->u.range;
+	int head = mi_new_label(l), end = mi_new_label(l);
+	int64_t constant_step;
+	bool down = r->step && tc_val_is_const(r->step, &constant_step) && constant_step < 0;
+	const char *stop = down ? "setp.le.s32" : "setp.ge.s32";
+	const char *again = down ? "setp.gt.s32" : "setp.lt.s32";
+	struct mopnd lo, hi, step;
+	struct mreg i, p;
+
+	tc_low_join(l);
+	lo = tc_low_value(l, r->lo);
+	hi = tc_low_value(l, r->hi);
+	step = r->step ? tc_low_value(l, r->step) : mo_imm(1);
+	i = mi_b32(l);
+	p = mi_pred(l);
+	tc_low_open(l, true);
+	mi(l, "mov.b32", R(i), lo);
+	if (!runs(l, r, down)) {
+		mi(l, stop, R(p), R(i), hi);
+		mi_if(l, p, "bra", LABEL(end));
+	}
+	mi_label(l, head);
+	tc_low_define(l, r->index, i);
+	tc_low_ops(l, r->body);
+	tc_low_join(l);
+	mi(l, "add.s32", R(i), R(i), step);
+	mi(l, again, R(p), R(i), hi);
+	mi_if(l, p, "bra", LABEL(head));
+	mi_label(l, end);
+	tc_low_close(l);
+}
+
+/* Labels behind loops that are being lowered, innermost first. */
+struct loop_end {
+	struct loop_end *outer;
+	const struct op *loop;
+	int label;
+};
+
+void tc_lower_loop(struct low *l, const struct op *op)
+{
+	int head = mi_new_label(l);
+	struct loop_end end = {l->loops, op, mi_new_label(l)};
+
+	tc_low_join(l);
+	tc_low_open(l, true);
+	l->loops = &end;
+	mi_label(l, head);
+	tc_low_ops(l, op->u.loop.body);
+	tc_low_join(l);
+	mi(l, "bra", LABEL(head));
+	mi_label(l, end.label);
+	l->loops = end.outer;
+	tc_low_close(l);
+}
+
+void tc_lower_stop(struct low *l, const struct op *op)
+{
+	struct loop_end *e = l->loops;
+
+	while (e && e->loop != op->u.stop.loop)
+		e = e->outer;
+	if (!e)
+		tc_fail_internal(l->c->err, "stop outside its loop");
+	tc_low_join(l);
+	mi_if(l, tc_low_pred(l, op->u.stop.cond), "bra", LABEL(e->label));
+}
+
+void tc_lower_when(struct low *l, const struct op *op)
+{
+	const struct when_op *w = &op->u.when;
+	bool then = any_kept(l, w->then), otherwise = any_kept(l, w->otherwise);
+	int middle = mi_new_label(l), end = mi_new_label(l);
+	int64_t constant;
+	struct mreg p;
+
+	tc_low_join(l);
+	if (tc_val_is_const(w->cond, &constant)) {
+		if (constant ? then : otherwise)
+			tc_low_ops(l, constant ? w->then : w->otherwise);
+		tc_low_join(l);
+		return;
+	}
+	if (!then && !otherwise)
+		return;
+	p = tc_low_pred(l, w->cond);
+	if (then) {
+		tc_low_open(l, false);
+		mi_unless(l, p, "bra", LABEL(otherwise ? middle : end));
+		tc_low_ops(l, w->then);
+		tc_low_join(l);
+		tc_low_close(l);
+		if (otherwise) {
+			mi(l, "bra", LABEL(end));
+			mi_label(l, middle);
+		}
+	}
+	if (otherwise) {
+		tc_low_open(l, false);
+		if (!then)
+			mi_if(l, p, "bra", LABEL(end));
+		tc_low_ops(l, w->otherwise);
+		tc_low_join(l);
+		tc_low_close(l);
+	}
+	mi_label(l, end);
+}
+
+void tc_lower_role(struct low *l, const struct op *op)
+{
+	tc_low_ops(l, op->u.role.body);
+}
+
+/* ---- printf of one lane ------------------------------------------------------------------ */
+
+/* "{}" takes the next value; values left over follow, one space apart. */
+static const char *printf_format(struct low *l, const struct print_op *p)
+{
+	struct strbuf b = {0};
+	const char *text;
+	int next = 0;
+
+	for (const char *s = p->format ? p->format : ""; *s; s++) {
+		char one[2] = {*s, 0};
+
+		if (s[0] == '{' && s[1] == '}' && next < p->count) {
+			tc_puts(&b, p->values[next++]->type == VT_F32 ? "%g" : "%d");
+			s++;
+		} else {
+			tc_puts(&b, *s == '%' ? "%%" : one);
+		}
+	}
+	for (; next < p->count; next++) {
+		tc_puts(&b, b.length ? " " : "");
+		tc_puts(&b, p->values[next]->type == VT_F32 ? "%g" : "%d");
+	}
+	tc_puts(&b, "\n");
+	text = tc_arena_strdup(l->arena, b.text);
+	tc_strbuf_free(&b);
+	return text;
+}
+
+/* vprintf(text, arguments); the arguments stand in local memory, 8 bytes each. */
+void tc_low_printf(struct low *l, const char *format, const struct mopnd *value,
+		   const bool *is_float, int count)
+{
+	struct compilation *c = l->c;
+	struct mreg text = mi_b64(l), local = mi_b64(l), generic = mi_b64(l);
+	int offset = 0;
+
+	c->uses_vprintf = true;
+	if (c->local_bytes < 8 * count || !c->local_bytes)
+		c->local_bytes = 8 * (count ? count : 1);
+	mi(l, "mov.u64", R(local), T("print_arguments"));
+	for (int i = 0; i < count; i++) {
+		struct maddr a = {.reg = local};
+
+		if (is_float[i]) {
+			struct mreg wide = mi_reg(l, MR_F64);
+
+			offset = (offset + 7) / 8 * 8;
+			mi(l, "cvt.f64.f32", R(wide), value[i]);
+			mi(l, "st.local.f64", M(a, offset), R(wide));
+			offset += 8;
+		} else {
+			mi(l, "st.local.b32", M(a, offset), value[i]);
+			offset += 4;
+		}
+	}
+	mi(l, "cvta.local.u64", R(generic), R(local));
+	mi(l, "mov.u64", R(text), T(tc_arena_printf(l->arena, "text%d", mi_string(l, format))));
+	mi(l, "cvta.global.u64", R(text), R(text));
+	mi_raw(l, "{");
+	mi_plain(l, ".param .b64 format");
+	mi_plain(l, ".param .b64 arguments");
+	mi_plain(l, ".param .b32 result");
+	mi(l, "st.param.b64", T("[format]"), R(text));
+	mi(l, "st.param.b64", T("[arguments]"), R(generic));
+	mi(l, "call.uni", T("(result)"), T("vprintf"), T("(format, arguments)"));
+	mi_raw(l, "}");
+}
+
+void tc_lower_print(struct low *l, const struct op *op)
+{
+	const struct print_op *p = &op->u.print;
+	struct mopnd *value;
+	bool *is_float;
+
+	if (p->frag) {
+		tc_lower_frag_print(l, op);
+		return;
+	}
+	value = tc_arena_alloc(l->arena, sizeof(*value) * (size_t)(p->count + 1));
+	is_float = tc_arena_alloc(l->arena, sizeof(*is_float) * (size_t)(p->count + 1));
+	tc_low_leader(l);
+	for (int i = 0; i < p->count; i++) {
+		const struct val *v = p->values[i];
+
+		value[i] = tc_low_value(l, v);
+		is_float[i] = v->type == VT_F32;
+		if (v->type == VT_PRED && value[i].kind == MO_REG) {
+			struct mreg d = mi_b32(l);
+
+			mi(l, "selp.b32", R(d), I(1), I(0), value[i]);
+			value[i] = mo_reg(d);
+		} else if (is_float[i]) {
+			value[i] = mo_reg(tc_low_register(l, v));
+		}
+	}
+	tc_low_printf(l, printf_format(l, p), value, is_float, p->count);
+	tc_low_all(l);
+}
+
+void tc_lower_assert(struct low *l, const struct op *op)
+{
+	const struct assert_op *a = &op->u.assertion;
+	struct print_op text = {.count = 0};
+	int fine = mi_new_label(l);
+	struct mreg p;
+
+	tc_low_all(l);
+	p = tc_low_pred(l, a->cond);
+	tc_low_open(l, false);
+	mi_if(l, p, "bra", LABEL(fine));
+	tc_low_leader(l);
+	text.format = tc_arena_printf(l->arena, "%s:%d: %s", op->pos.file ? op->pos.file : "?",
+				      op->pos.line, a->message ? a->message : "assertion failed");
+	tc_low_printf(l, printf_format(l, &text), NULL, NULL, 0);
+	tc_low_all(l);
+	mi_plain(l, "trap");
+	tc_low_close(l);
+	mi_label(l, fine);
+}

@@ -1,0 +1,315 @@
+/*
+ * tcgen05: MMA, commit, and the tensor memory's fences (isa.md 2-5).
+ * One instruction computes M x N x 16 (16-bit operands); K is walked by moving
+ * the descriptors' start addresses, N above 256 by several accumulator slices.
+ */
+#include "compile.h"
+
+/* ---- SMEM descriptors ------------------------------------------------------------------ */
+
+/* An operand in SMEM: address of its first element and how it is walked. */
+struct operand {
+	struct smem_view view;
+	bool k_major;
+	struct mreg descriptor; /* 64 bits, of the first element */
+};
+
+enum {
+	MAJOR_CONSTANT = 1 << 14,
+	LBO_UNUSED = 1
+};
+
+/* High word: stride between groups of 8 rows, constant, swizzle code. */
+static uint32_t high_word(const struct smem_layout *s)
+{
+	uint32_t code = s->swizzle == 128 ? 2 : s->swizzle == 64 ? 4 : 6;
+
+	return (uint32_t)(8 * s->row_bytes >> 4) | MAJOR_CONSTANT | code << 29;
+}
+
+/* Byte offset of (mn, k) from the operand's first element; both at legal steps. */
+static int64_t step(const struct operand *o, int64_t mn, int64_t k)
+{
+	return o->k_major ? tc_smem_linear(&o->view.layout, mn, k)
+			  : tc_smem_linear(&o->view.layout, k, mn);
+}
+
+static struct maddr first_element(struct low *l, const struct smem_view *v)
+{
+	const struct smem_layout *s = &v->layout;
+	struct maddr a = v->tile;
+	struct mopnd panel = tc_low_udiv(l, v->column, s->panel_columns);
+	struct mopnd offset = tc_low_add(l, tc_low_mul(l, panel, s->panel_bytes),
+					 tc_low_mul(l, v->row, s->row_bytes));
+
+	if (offset.kind == MO_IMM)
+		a.offset += offset.imm;
+	else
+		a.reg = tc_low_add(l, offset, mo_reg(a.reg.id ? a.reg : l->c->smem)).reg;
+	return a;
+}
+
+/* `k_dimension`: of the view, 1 for a and 0 for b. */
+static void smem_operand(struct low *l, struct operand *o, const struct ref *r, int k_dimension)
+{
+	uint32_t lbo = LBO_UNUSED;
+	struct mreg address, low, high;
+
+	tc_low_smem_view(l, r, &o->view);
+	o->k_major = r->axis[k_dimension] == r->alloc->rank - 1;
+	if (!o->view.layout.swizzle)
+		tc_low_fail(l, "this mma needs operands with a swizzle of 32, 64 or 128 bytes; "
+			       "the operand was allocated with swizzle = \"none\"");
+	if (!o->k_major)
+		lbo = (uint32_t)(o->view.layout.panel_bytes >> 4);
+	if (lbo > 0x3fff)
+		tc_low_fail(l,
+			    "the operand's panels are %lld bytes apart, more than a descriptor "
+			    "can say (262128)",
+			    (long long)o->view.layout.panel_bytes);
+	address = tc_low_address(l, first_element(l, &o->view));
+	low = mi_b32(l);
+	high = mi_b32(l);
+	o->descriptor = mi_b64(l);
+	mi(l, "shr.u32", R(low), R(address), I(4));
+	mi(l, "or.b32", R(low), R(low), mo_hex(lbo << 16));
+	mi(l, "mov.b32", R(high), mo_hex(high_word(&o->view.layout)));
+	mi(l, "mov.b64", R(o->descriptor), V(((struct mreg[]){low, high}), 2));
+}
+
+static struct mreg moved(struct low *l, const struct operand *o, int64_t bytes)
+{
+	struct mreg d;
+
+	if (!bytes)
+		return o->descriptor;
+	d = mi_b64(l);
+	mi(l, "add.s64", R(d), R(o->descriptor), I(bytes >> 4));
+	return d;
+}
+
+/* ---- MMA ---------------------------------------------------------------------------------- */
+
+/* Kinds that are lowered; codes of the instruction descriptor (isa.md 2.4). */
+static const struct kind {
+	enum dtype operand;
+	const char *name;
+	int code, k;
+} kinds[] = {
+	{DT_F16, "f16", 0, 16},
+	{DT_BF16, "f16", 1, 16},
+};
+
+static const struct kind *kind_of(struct low *l, const struct mma_op *o)
+{
+	enum dtype a = o->a->alloc->dtype, b = o->b->alloc->dtype;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (kinds[i].operand == a && a == b)
+			return &kinds[i];
+	tc_low_fail(l, "mma of %s and %s is not supported on %s yet", tc_dtypes[a].name,
+		    tc_dtypes[b].name, l->c->target->name);
+}
+
+static uint32_t instruction_descriptor(const struct kind *k, enum dtype acc, int64_t m, int64_t n,
+				       bool a_k_major, bool b_k_major)
+{
+	return (acc == DT_F32 ? 1u : 0u) << 4 | (uint32_t)k->code << 7 | (uint32_t)k->code << 10 |
+	       (uint32_t)!a_k_major << 15 | (uint32_t)!b_k_major << 16 | (uint32_t)(n / 8) << 17 |
+	       (uint32_t)(m / 16) << 24;
+}
+
+static void refuse(struct low *l, const struct mma_op *o)
+{
+	if (o->collective_axis >= 0)
+		tc_low_fail(l, "mma with collective_axis is not supported on %s yet",
+			    l->c->target->name);
+	if (o->a_scale || o->b_scale)
+		tc_low_fail(l, "mma with scales is not supported on %s yet", l->c->target->name);
+	if (o->a_sparse_metadata)
+		tc_low_fail(l, "mma with a_sparse_metadata is not supported on %s yet",
+			    l->c->target->name);
+}
+
+/* Enable-input-d of the first step along K. */
+static struct mopnd accumulate(struct low *l, const struct mma_op *o)
+{
+	int64_t constant;
+
+	if (o->accumulate_const)
+		return mo_imm(o->accumulate_value);
+	if (!o->accumulate)
+		return mo_imm(1);
+	if (tc_val_is_const(o->accumulate, &constant))
+		return mo_imm(constant != 0);
+	return mo_reg(tc_low_pred(l, o->accumulate));
+}
+
+struct piece {
+	int64_t n, width;
+};
+
+/* Widths along N: as few instructions as possible. */
+static int cut(int64_t n, struct piece *piece)
+{
+	int count = 0;
+
+	for (int64_t at = 0; at < n; at += piece[count++].width) {
+		piece[count].n = at;
+		piece[count].width = n - at < 256 ? n - at : 256;
+	}
+	return count;
+}
+
+static void commit(struct low *l, const struct barrier_ref *b)
+{
+	tc_low_refuse_cluster(l, b);
+	mi(l, "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64",
+	   M(tc_low_barrier(l, b), 0));
+}
+
+void tc_lower_tcgen05_mma(struct low *l, const struct op *op)
+{
+	const struct mma_op *o = &op->u.mma;
+	const struct kind *kind = kind_of(l, o);
+	int64_t m = o->acc->shape[0].size, n = o->acc->shape[1].size, k = o->a->shape[1].size;
+	bool a_tmem = o->a->alloc->space == SP_TMEM;
+	const char *opcode =
+		tc_arena_printf(l->arena, "tcgen05.mma.cta_group::1.kind::%s", kind->name);
+	struct maddr d, a_address = {.offset = 0};
+	struct operand a = {.k_major = true}, b;
+	struct piece piece[8];
+	struct mopnd enable;
+	int pieces;
+
+	refuse(l, o);
+	if (n > 2048)
+		tc_low_fail(l, "N = %lld is more than tensor memory has columns", (long long)n);
+	tc_low_leader(l);
+	enable = accumulate(l, o);
+	d = tc_low_tmem_view(l, o->acc);
+	if (a_tmem)
+		a_address = tc_low_tmem_view(l, o->a);
+	else
+		smem_operand(l, &a, o->a, 1);
+	smem_operand(l, &b, o->b, 0);
+	pieces = cut(n, piece);
+	for (int64_t at = 0; at < k; at += kind->k) {
+		struct mreg a_step = {.id = 0};
+
+		if (!a_tmem)
+			a_step = moved(l, &a, step(&a, 0, at));
+		for (int i = 0; i < pieces; i++) {
+			struct mreg b_step = moved(l, &b, step(&b, piece[i].n, at));
+			uint32_t descriptor =
+				instruction_descriptor(kind, o->acc->alloc->dtype, m,
+						       piece[i].width, a.k_major, b.k_major);
+
+			mi(l, opcode, M(d, piece[i].n),
+			   a_tmem ? M(a_address, at * tc_dtypes[kind->operand].bits / 32)
+				  : R(a_step),
+			   R(b_step), mo_hex(descriptor), at ? mo_imm(1) : enable);
+		}
+	}
+	if (o->barrier.barrier)
+		commit(l, &o->barrier);
+}
+
+void tc_lower_tcgen05_commit(struct low *l, const struct op *op)
+{
+	const struct arrive_op *o = &op->u.arrive;
+
+	if (o->collective_axis >= 0)
+		tc_low_fail(l, "commit_arrive with collective_axis is not supported on %s yet",
+			    l->c->target->name);
+	tc_low_leader(l);
+	commit(l, &o->barrier);
+}
+
+/* ---- order of tensor memory accesses --------------------------------------------------------- */
+
+/* All threads have done what they did to TMEM; the next mma of the role sees it. */
+static void settle(struct low *l)
+{
+	mi_plain(l, "tcgen05.fence::before_thread_sync");
+	tc_low_role_barrier(l);
+	mi_plain(l, "tcgen05.fence::after_thread_sync");
+}
+
+void tc_lower_wait_load_tmem(struct low *l, const struct op *op)
+{
+	(void)op;
+	tc_low_all(l);
+	tc_low_wait_ld(l);
+	settle(l);
+}
+
+void tc_lower_commit_tmem(struct low *l, const struct op *op)
+{
+	(void)op;
+	tc_low_all(l);
+	tc_low_wait_st(l);
+	settle(l);
+}
+
+void tc_low_tcgen05_after_wait(struct low *l)
+{
+	if (l->role->tensor_core)
+		mi_plain(l, "tcgen05.fence::after_thread_sync");
+}
+
+void tc_low_tcgen05_before_arrive(struct low *l)
+{
+	tc_low_wait_ld(l);
+	tc_low_wait_st(l);
+	mi_plain(l, "tcgen05.fence::before_thread_sync");
+}
+
+/* ---- allocation: one for the kernel, by warp 0 --------------------------------------------------
+ */
+
+void tc_low_tcgen05_begin(struct low *l)
+{
+	struct compilation *c = l->c;
+	struct maddr slot = {.sym = {SYM_TMEM_SLOT, NULL}};
+
+	for (int i = 0; i < c->kern->allocs.count; i++)
+		if (((struct alloc *)c->kern->allocs.item[i])->space == SP_TMEM)
+			c->uses_tmem = true;
+	if (!c->uses_tmem)
+		return;
+	mi(l, "bar.warp.sync", T("0xffffffff"));
+	mi(l, "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", M(slot, 0),
+	   mo_offset((struct msym){SYM_TMEM_COLUMNS, NULL}, 0));
+	mi_plain(l, "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned");
+}
+
+void tc_low_tcgen05_begun(struct low *l)
+{
+	struct maddr slot = {.sym = {SYM_TMEM_SLOT, NULL}};
+
+	if (!l->c->uses_tmem)
+		return;
+	mi_plain(l, "tcgen05.fence::after_thread_sync");
+	l->c->tmem = mi_named(l, MR_B32, "tmem");
+	mi(l, "ld.shared.b32", R(l->c->tmem), M(slot, 0));
+}
+
+void tc_low_tcgen05_end(struct low *l)
+{
+	int gone;
+	struct mreg p;
+
+	if (!l->c->uses_tmem)
+		return;
+	gone = mi_named_label(l, "freed");
+	p = mi_pred(l);
+	mi_plain(l, "tcgen05.fence::before_thread_sync");
+	mi(l, "bar.sync", I(0));
+	mi_plain(l, "tcgen05.fence::after_thread_sync");
+	mi(l, "setp.ne.u32", R(p), R(l->c->warp), I(0));
+	mi_if(l, p, "bra", LABEL(gone));
+	mi(l, "tcgen05.dealloc.cta_group::1.sync.aligned.b32", R(l->c->tmem),
+	   mo_offset((struct msym){SYM_TMEM_COLUMNS, NULL}, 0));
+	mi_label(l, gone);
+}
