@@ -234,7 +234,7 @@ static bool convert(struct converted *c, const struct launch *l, struct err *e)
 				   l->name);
 	for (int i = 0; i < l->param_count; i++) {
 		const struct launch_param *p = &l->params[i];
-		c->params[i] = p->is_tensormap ? c->maps[i] : p->bytes;
+		c->params[i] = p->is_tensormap ? c->maps[i] : p->large ? p->large : p->bytes;
 		c->sizes[i] = p->is_tensormap ? sizeof c->maps[i] : p->size;
 		if (p->is_tensormap && !encode(&p->map, c->maps[i], i, e))
 			return false;

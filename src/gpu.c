@@ -377,7 +377,7 @@ static bool gather(struct device *d, const struct launch *l, void **values, CUte
 {
 	for (int i = 0; i < l->param_count; i++) {
 		const struct launch_param *p = &l->params[i];
-		values[i] = (void *)p->bytes;
+		values[i] = (void *)(p->large ? p->large : p->bytes);
 		if (!p->is_tensormap)
 			continue;
 		const CUtensorMap *map = encode(d, &p->map, i, e);

@@ -220,6 +220,10 @@ struct alloc {
 	/* SMEM: bytes of the swizzle, 0 = plain row-major ("none") */
 	int swizzle;
 	bool swizzle_given;
+	/* SMEM: `tiling` given; only checked, since the image is the compiler's choice */
+	bool tiling_given;
+	int tiling_rank;
+	int64_t tiling[TC_MAX_RANK];
 	/* TMEM */
 	bool collective, packed;
 	enum tmem_layout layout;
@@ -749,7 +753,7 @@ struct mma_row {
 	unsigned m1, m2;        /* bits 0, 1, 2: M 64, 128, 256; one CTA, two CTAs */
 	int n1, n2;             /* N is a multiple of it, up to 256 */
 	const char *targets;    /* "sm_100a sm_103a" */
-	int limit;              /* row of Pallas that forbids it, 0: legal there too */
+	int limit;              /* the message with which Pallas forbids it, -1: legal there too */
 };
 /* NULL: no instruction takes these; `scale` DT_COUNT: none. */
 const struct mma_row *tc_mma_row(bool wgmma, enum dtype a, enum dtype b, enum dtype d,
@@ -851,6 +855,7 @@ struct launch_param {
 	struct tensormap map;
 	uint8_t bytes[128];
 	uint32_t size; /* of bytes */
+	const void *large; /* in place of `bytes` where size > 128; the caller's */
 };
 
 struct launch {
