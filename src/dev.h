@@ -109,7 +109,7 @@ struct ptx_param {
 	bool is_array;
 };
 struct ptx_entry {
-	char name[512];
+	char name[1024];
 	int param_count;
 	struct ptx_param *params;
 	uint32_t max_threads[3], required_threads[3], required_cluster[3]; /* 0: not given */

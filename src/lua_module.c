@@ -17,7 +17,7 @@ struct module {
 struct function {
 	struct module *module;
 	const struct ptx_entry *entry;
-	char name[128]; /* as the user asked for it */
+	char name[1024]; /* as the user asked for it */
 };
 
 /* ---- modules --------------------------------------------------------------------------- */

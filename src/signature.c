@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-	TOKEN_MAX = 512
+	TOKEN_MAX = 1024
 };
 
 struct scanner {
@@ -182,6 +182,8 @@ static bool parse_entry(struct scanner *s, struct ptx_entry *entry, bool *define
 {
 	if (!next(s) || !is_word((unsigned char)s->token[0]))
 		return fail(s, "an entry without name", e);
+	if (strlen(s->token) + 1 == TOKEN_MAX)
+		return fail(s, "the entry's name is too long", e);
 	snprintf(entry->name, sizeof entry->name, "%s", s->token);
 	while (next(s)) {
 		bool ok = true;
