@@ -146,10 +146,20 @@ static void push_limit(lua_State *L, enum dtype t, bool lower)
 	lua_pushinteger(L, value);
 }
 
+/* Name of the type in a file format, nil where it has none. */
+static void push_code(lua_State *L, const char *code)
+{
+	if (code[0])
+		lua_pushstring(L, code);
+	else
+		lua_pushnil(L);
+}
+
 static int dtype_index(lua_State *L)
 {
-	static const char *const fields[] = {"name", "short",  "bits",   "kind", "max",
-					     "min",  "encode", "decode", NULL};
+	static const char *const fields[] = {"name",   "short",  "bits", "kind",
+					     "max",    "min",    "npy",  "safetensors",
+					     "encode", "decode", NULL};
 	enum dtype t = check_self(L);
 	const struct dtype_info *d = &tc_dtypes[t];
 	const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
@@ -168,6 +178,10 @@ static int dtype_index(lua_State *L)
 				  : d->klass == 'I' ? "int"
 				  : d->klass == 'U' ? "uint"
 						    : "bool");
+	else if (strcmp(key, "npy") == 0)
+		push_code(L, d->npy);
+	else if (strcmp(key, "safetensors") == 0)
+		push_code(L, d->safetensors);
 	else if (strcmp(key, "max") == 0)
 		push_limit(L, t, false);
 	else if (strcmp(key, "min") == 0)
