@@ -1,0 +1,312 @@
+/* Allocations: TMEM layout, packing and columns; SMEM swizzle; unions. */
+#include "tc.h"
+
+#include <string.h>
+
+static const char *dims_text(struct kern *k, const struct alloc *a)
+{
+	struct strbuf b = {0};
+	const char *text;
+
+	tc_print_shape(&b, a->shape, a->rank);
+	text = tc_arena_strdup(&k->arena, b.text ? b.text : "()");
+	tc_strbuf_free(&b);
+	return text;
+}
+
+static const char *numbers_text(struct kern *k, const int64_t *n, int rank)
+{
+	struct dim d[2 * TC_MAX_RANK] = {{0}};
+	struct strbuf b = {0};
+	const char *text;
+
+	for (int i = 0; i < rank; i++)
+		d[i].size = n[i];
+	tc_print_shape(&b, d, rank);
+	text = tc_arena_strdup(&k->arena, b.text ? b.text : "()");
+	tc_strbuf_free(&b);
+	return text;
+}
+
+/* Beyond what any memory holds, but far from an overflow of the products. */
+#define MAX_ELEMENTS (INT64_C(1) << 31)
+
+static void check_dimensions(struct kern *k, const struct alloc *a)
+{
+	const char *space = a->space == SP_SMEM ? "SMEM" : "TMEM";
+	int64_t elements = 1;
+
+	for (int i = 0; i < a->rank; i++)
+		if (a->shape[i].size < 1)
+			tc_documented(&k->err, ALLOC_DIMENSION, "", space, dims_text(k, a));
+	for (int i = 0; i < a->rank; i++) {
+		if (a->shape[i].size > MAX_ELEMENTS / elements)
+			tc_documented(&k->err, ALLOC_TOO_LARGE, "", space, dims_text(k, a));
+		elements *= a->shape[i].size;
+	}
+}
+
+/* ---- SMEM ------------------------------------------------------------------------- */
+
+static int stored_bits(const struct alloc *a)
+{
+	int bits = tc_dtypes[a->dtype].bits;
+
+	return bits == 6 ? 8 : bits;
+}
+
+static bool swizzle_fits(const struct alloc *a, int swizzle)
+{
+	return a->rank >= 2 && a->shape[a->rank - 2].size % 8 == 0 &&
+	       a->shape[a->rank - 1].size % (8 * swizzle / stored_bits(a)) == 0;
+}
+
+static void check_swizzle(struct kern *k, const struct alloc *a)
+{
+	int64_t span;
+
+	if (a->swizzle == 0)
+		return;
+	if (a->swizzle != 32 && a->swizzle != 64 && a->swizzle != 128)
+		tc_documented(&k->err, SWIZZLE, "", tc_integer_text(k, a->swizzle));
+	if (a->rank < 2)
+		tc_documented(&k->err, SMEM_RANK, "", dims_text(k, a));
+	span = 8 * a->swizzle / stored_bits(a);
+	if (a->shape[a->rank - 1].size % span)
+		tc_documented(&k->err, SWIZZLE_SPAN, "", tc_integer_text(k, a->swizzle),
+			      tc_integer_text(k, span), dims_text(k, a));
+	if (a->shape[a->rank - 2].size % 8)
+		tc_documented(&k->err, SMEM_ROWS, "", dims_text(k, a));
+}
+
+/* An explicit tiling has to be what the swizzle wants; without one, the tiles are chosen. */
+static void check_tiling(struct kern *k, const struct alloc *a)
+{
+	int64_t tiled[2 * TC_MAX_RANK];
+	int outer = a->rank - a->tiling_rank, count = 0;
+	int64_t span, last;
+
+	if (outer < 0)
+		tc_documented(&k->err, TILING_RANK, "", dims_text(k, a),
+			      numbers_text(k, a->tiling, a->tiling_rank));
+	for (int i = 0; i < a->tiling_rank; i++)
+		if (a->tiling[i] < 1 || a->shape[outer + i].size % a->tiling[i])
+			tc_documented(&k->err, TILING_DIVIDES, "", dims_text(k, a),
+				      numbers_text(k, a->tiling, a->tiling_rank));
+	for (int i = 0; i < a->rank; i++)
+		tiled[count++] =
+			i < outer ? a->shape[i].size : a->shape[i].size / a->tiling[i - outer];
+	for (int i = 0; i < a->tiling_rank; i++)
+		tiled[count++] = a->tiling[i];
+	last = count ? tiled[count - 1] : 1;
+	span = a->swizzle ? 8 * a->swizzle / stored_bits(a) : last;
+	if (last != span)
+		tc_documented(&k->err, SWIZZLE_SPAN, "", tc_integer_text(k, a->swizzle),
+			      tc_integer_text(k, span), numbers_text(k, tiled, count));
+}
+
+static void check_smem(struct kern *k, struct alloc *a)
+{
+	check_dimensions(k, a);
+	if (a->swizzle_given) {
+		if (a->tiling_given && (a->swizzle == 32 || a->swizzle == 64 || a->swizzle == 128))
+			check_tiling(k, a);
+		check_swizzle(k, a);
+		return;
+	}
+	a->swizzle = 0;
+	for (int w = 128; w >= 32 && !a->swizzle; w /= 2)
+		if (swizzle_fits(a, w) && (!a->tiling_given || a->tiling_rank == 0 ||
+					   a->tiling[a->tiling_rank - 1] == 8 * w / stored_bits(a)))
+			a->swizzle = w;
+	if (a->tiling_given)
+		check_tiling(k, a);
+}
+
+/* ---- TMEM -------------------------------------------------------------------------- */
+
+static bool power_of_two(int64_t n)
+{
+	return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* Leading dimensions are further columns: (b, m, n) is m rows of b * n. */
+static int64_t tmem_columns(const struct alloc *a)
+{
+	int64_t columns = 1;
+
+	for (int i = 0; i < a->rank; i++)
+		if (i != a->rank - 2)
+			columns *= a->shape[i].size;
+	return columns;
+}
+
+/* No layout given: by the rows, as Pallas infers it. */
+static void infer_layout(struct kern *k, struct alloc *a, int64_t rows, int64_t columns)
+{
+	int bits = tc_dtypes[a->dtype].bits;
+
+	a->packing = a->packed ? 32 / bits : 1;
+	if (a->packing > 8 || !power_of_two(a->packing))
+		tc_documented(&k->err, TMEM_PACKING, "", tc_integer_text(k, a->packing));
+	if (columns % a->packing)
+		tc_documented(&k->err, TMEM_MINOR, "", dims_text(k, a));
+	if (rows == 128) {
+		a->layout = TML_DEFAULT;
+	} else if (rows == 64) {
+		a->layout = a->collective ? TML_M64_COLLECTIVE : TML_HALF_LANE;
+		if (a->packing > columns / 2)
+			tc_documented(&k->err, TMEM_PACKING, "", tc_integer_text(k, a->packing));
+		if (columns % 16)
+			tc_documented(&k->err, TMEM_COLUMNS_16, "", tc_integer_text(k, columns));
+	} else {
+		tc_documented(&k->err, TMEM_ROWS, "", dims_text(k, a), tc_integer_text(k, rows));
+	}
+}
+
+struct layout_tile {
+	int64_t rows, columns; /* 0: all */
+	int packing;
+};
+
+static const struct layout_tile tiles[] = {
+	[TML_DEFAULT] = {128, 1, 1},
+	[TML_HALF_LANE] = {64, 0, 1},
+	[TML_M64_COLLECTIVE] = {64, 0, 1},
+	[TML_SCALES] = {128, 4, 4},
+	[TML_B_SCALES_M64_COLLECTIVE] = {256, 4, 4},
+	[TML_SPARSE_METADATA] = {128, 64, 16},
+};
+
+static void check_layout(struct kern *k, struct alloc *a, int64_t rows, int64_t columns)
+{
+	const struct layout_tile *t = &tiles[a->layout];
+	int64_t width = t->columns ? t->columns : columns;
+	int bits = tc_dtypes[a->dtype].bits;
+
+	a->packing = t->packing;
+	if (!t->columns && columns % 16)
+		tc_documented(&k->err, TMEM_COLUMNS_16, "", tc_integer_text(k, columns));
+	if (rows % t->rows || columns % width)
+		tc_documented(&k->err, TMEM_TILES, "", dims_text(k, a),
+			      tc_pair_text(k, t->rows, width));
+	if (a->packing != 1 && a->packing * bits != 32)
+		tc_documented(&k->err, TMEM_VECTOR, "", tc_integer_text(k, bits),
+			      tc_integer_text(k, 32 / bits), tc_integer_text(k, a->packing));
+}
+
+/* 32-bit columns.  An accumulator of 64 rows leaves half of its lanes unused. */
+static int64_t count_columns(const struct alloc *a, int64_t rows, int64_t columns)
+{
+	switch (a->layout) {
+	case TML_M64_COLLECTIVE:
+		return columns / 2 / a->packing;
+	case TML_SCALES:
+		return rows * columns / 128;
+	case TML_B_SCALES_M64_COLLECTIVE:
+		return rows * columns / 256;
+	case TML_SPARSE_METADATA:
+		return rows / 128 * (columns / 16);
+	default:
+		return (rows + 127) / 128 * (columns / a->packing);
+	}
+}
+
+static void check_tmem(struct kern *k, struct alloc *a, bool packed_given, bool layout_given)
+{
+	int bits = tc_dtypes[a->dtype].bits;
+	int64_t rows, columns, needed, rounded = 32;
+
+	if (a->swizzle_given || a->tiling_given)
+		tc_documented(&k->err, TMEM_TRANSFORMS, "");
+	if (bits > 32)
+		tc_documented(&k->err, TMEM_WIDE, "", tc_dtypes[a->dtype].name,
+			      tc_integer_text(k, bits));
+	if (bits != 32 && !packed_given && !layout_given)
+		tc_documented(&k->err, TMEM_PACKED_NEEDED, "");
+	if (packed_given && layout_given)
+		tc_documented(&k->err, TMEM_PACKED_AND_LAYOUT, "");
+	if (a->rank < 2)
+		tc_documented(&k->err, TMEM_RANK, "", dims_text(k, a));
+	check_dimensions(k, a);
+	rows = a->shape[a->rank - 2].size;
+	columns = tmem_columns(a);
+	if (layout_given)
+		check_layout(k, a, rows, columns);
+	else
+		infer_layout(k, a, rows, columns);
+	needed = count_columns(a, rows, columns);
+	while (rounded < needed)
+		rounded *= 2;
+	if (rounded > 512)
+		tc_documented(&k->err, TMEM_LIMIT,
+			      tc_arena_printf(&k->arena, "\n  shape %s needs %lld columns",
+					      dims_text(k, a), (long long)needed),
+			      tc_integer_text(k, rounded));
+	a->columns = (int)needed;
+}
+
+void tc_check_alloc(struct kern *k, struct alloc *a, bool packed_given, bool layout_given,
+		    bool collective_given)
+{
+	if (a->space != SP_TMEM && (packed_given || layout_given || collective_given))
+		tc_documented(&k->err, TMEM_ONLY_OPTIONS, "");
+	if (a->space == SP_TMEM)
+		check_tmem(k, a, packed_given, layout_given);
+	else if (a->space == SP_SMEM)
+		check_smem(k, a);
+}
+
+/* ---- unions -------------------------------------------------------------------------- */
+
+static const char *list_spaces(struct kern *k, struct ref **members, int count)
+{
+	static const char *const names[] = {"GMEM", "SMEM", "TMEM"};
+	const char *text = "";
+
+	for (int i = 0; i < count; i++)
+		text = tc_arena_printf(&k->arena, "%s%s%s", text, i ? ", " : "",
+				       names[members[i]->alloc->space]);
+	return text;
+}
+
+static bool is_whole(const struct ref *r)
+{
+	if (r->rank != r->alloc->rank || r->cluster_rank)
+		return false;
+	for (int i = 0; i < r->rank; i++)
+		if (r->axis[i] != i || r->start[i] || r->extent[i].size != r->alloc->shape[i].size)
+			return false;
+	return true;
+}
+
+static int64_t rows_of(const struct ref *r)
+{
+	return r->alloc->shape[r->alloc->rank - 2].size;
+}
+
+void tc_check_alias(struct kern *k, struct ref **members, int count)
+{
+	const struct ref *first = members[0];
+
+	for (int i = 0; i < count; i++)
+		if (members[i]->alloc->space == SP_GMEM)
+			tc_documented(&k->err, UNION_SPACE, tc_got(k, "a member", members[i]));
+	for (int i = 1; i < count; i++)
+		if (members[i]->alloc->space != first->alloc->space)
+			tc_documented(&k->err, UNION_SPACES, "", list_spaces(k, members, count));
+	for (int i = 1; i < count && first->alloc->space == SP_TMEM; i++)
+		if (members[i]->alloc->collective != first->alloc->collective)
+			tc_documented(&k->err, UNION_COLLECTIVE,
+				      tc_join(k, tc_got(k, "one member", first),
+					      tc_got(k, "another", members[i])));
+	for (int i = 0; i < count; i++)
+		if (!is_whole(members[i]) || members[i]->alloc->alias)
+			tc_documented(&k->err, UNION_WHOLE, tc_got(k, "it", members[i]),
+				      tc_integer_text(k, i + 1));
+	for (int i = 1; i < count && first->alloc->space == SP_TMEM; i++)
+		if (rows_of(members[i]) != rows_of(first))
+			tc_documented(&k->err, UNION_ROWS, "",
+				      tc_integer_text(k, rows_of(members[i])),
+				      tc_integer_text(k, rows_of(first)));
+}

@@ -1,0 +1,318 @@
+/* Copies between GMEM and SMEM (TMA). */
+#include "tc.h"
+
+static int stored_bits(const struct alloc *a)
+{
+	int bits = tc_dtypes[a->dtype].bits;
+
+	return bits == 6 ? 8 : bits;
+}
+
+/* ---- the call ----------------------------------------------------------------------- */
+
+static void check_space(struct kern *k, const char *name, const struct ref *r, enum space space)
+{
+	if (r->alloc->space != space)
+		tc_check_reference(k, name, space == SP_SMEM ? "SMEM" : "GMEM", tc_ref_text(k, r));
+}
+
+static void check_dtypes(struct kern *k, const struct copy_op *c)
+{
+	enum dtype a = c->src->alloc->dtype, b = c->dst->alloc->dtype;
+
+	if (a != b)
+		tc_documented(&k->err, COPY_DTYPES,
+			      tc_join(k, tc_got(k, "src", c->src), tc_got(k, "dst", c->dst)),
+			      tc_dtypes[a].name, tc_dtypes[b].name);
+}
+
+static bool same_shape(const struct ref *a, const struct ref *b)
+{
+	if (a->rank != b->rank)
+		return false;
+	for (int i = 0; i < a->rank; i++)
+		if (!tc_dim_equal(&a->shape[i], &b->shape[i]))
+			return false;
+	return true;
+}
+
+/* ---- what TMA takes -------------------------------------------------------------------- */
+
+/* Elements between neighbours along an axis; -1: a named dimension is among the factors. */
+static int64_t axis_stride(const struct alloc *a, int axis)
+{
+	int64_t stride = 1;
+
+	for (int i = axis + 1; i < a->rank; i++) {
+		if (a->shape[i].size < 0)
+			return -1;
+		stride *= a->shape[i].size;
+	}
+	return stride;
+}
+
+static const char *strides_text(struct kern *k, const struct ref *r)
+{
+	const char *text = "[";
+
+	for (int i = 0; i < r->rank; i++)
+		text = tc_arena_printf(&k->arena, "%s%s%lld", text, i ? ", " : "",
+				       (long long)axis_stride(r->alloc, r->axis[i]));
+	return tc_join(k, text, "]");
+}
+
+/* A box is one piece of SMEM: in a plain array the view has to be whole from its first axis
+ * of more than one index on, in a swizzled one it holds the last two axes. */
+static bool is_contiguous(const struct ref *r)
+{
+	const struct alloc *a = r->alloc;
+	bool open = false;
+
+	if (a->swizzle) {
+		int low = a->rank - 2, named = 0;
+
+		for (int d = 0; d < r->rank; d++)
+			named += r->axis[d] >= low;
+		return named == 2;
+	}
+	for (int i = 0; i < a->rank; i++) {
+		if (open && r->extent[i].size != a->shape[i].size)
+			return false;
+		open = open || r->extent[i].size > 1;
+	}
+	return true;
+}
+
+/* Plain slices start where TMA can write: at multiples of 128 bytes. */
+static bool is_aligned(const struct ref *r)
+{
+	const struct alloc *a = r->alloc;
+	int64_t bits = 0, i;
+
+	if (a->swizzle)
+		return true;
+	for (int axis = 0; axis < a->rank; axis++) {
+		int64_t step = axis_stride(a, axis) * stored_bits(a);
+
+		if (tc_val_is_const(r->start[axis], &i))
+			bits += i * step;
+		else if (step * tc_val_divisor(r->start[axis]) % 1024)
+			return false;
+	}
+	return bits % 1024 == 0;
+}
+
+static void check_smem_side(struct kern *k, const struct ref *r)
+{
+	const struct alloc *a = r->alloc;
+	int64_t columns = r->rank ? r->shape[r->rank - 1].size : 1, elements = 1;
+
+	if (r->transposed)
+		columns = r->shape[r->rank - 2].size;
+	for (int i = 0; i < r->rank; i++)
+		elements *= r->shape[i].size;
+	if (!is_contiguous(r))
+		tc_documented(&k->err, COPY_CONTIGUOUS, tc_got(k, "the SMEM ref", r),
+			      strides_text(k, r), tc_shape_text(k, r));
+	if (!is_aligned(r))
+		tc_documented(&k->err, COPY_ALIGNMENT, tc_got(k, "the SMEM ref", r));
+	if (columns * stored_bits(a) % 128)
+		tc_documented(&k->err, COPY_LAST_BITS, tc_got(k, "the SMEM ref", r),
+			      tc_integer_text(k, columns * stored_bits(a)));
+	if (!a->swizzle && columns > 256 && elements > columns)
+		tc_documented(&k->err, COPY_BOX, tc_got(k, "the SMEM ref", r), tc_shape_text(k, r));
+}
+
+/* Axes that TMA has to know apart: a slower one merges with a whole faster one. */
+static int map_rank(const struct ref *r)
+{
+	const struct alloc *a = r->alloc;
+	int count = a->rank ? 1 : 0;
+	int64_t start;
+
+	for (int i = a->rank - 2; i >= 0; i--) {
+		bool whole = r->extent[i + 1].size == a->shape[i + 1].size &&
+			     a->shape[i + 1].size >= 0 && i + 1 < a->rank - 1 &&
+			     tc_val_is_const(r->start[i + 1], &start) && start == 0;
+		bool single =
+			r->extent[i].size == 1 && r->extent[i + 1].size == 1 && i + 1 < a->rank - 1;
+
+		count += !whole && !single;
+	}
+	return count;
+}
+
+static void check_gmem_side(struct kern *k, const struct ref *gmem, const struct ref *smem)
+{
+	const struct alloc *a = gmem->alloc;
+	int last = gmem->rank - 1, axis;
+
+	for (int i = 0; i + 1 < a->rank; i++) {
+		int64_t stride = axis_stride(a, i);
+
+		if (stride >= 0 && a->shape[i].size != 1 && stride * stored_bits(a) % 128)
+			tc_documented(&k->err, COPY_STRIDES, tc_got(k, "the GMEM ref", gmem));
+	}
+	if (gmem->rank > 0) {
+		axis = gmem->axis[gmem->transposed && smem->transposed ? last - 1 : last];
+		if (axis != a->rank - 1) {
+			int64_t stride = axis_stride(a, axis);
+
+			tc_documented(&k->err, COPY_STRIDE_ONE, tc_got(k, "the GMEM ref", gmem),
+				      stride < 0 ? "dynamic" : tc_integer_text(k, stride));
+		}
+	}
+	if (gmem->transposed != smem->transposed)
+		tc_documented(&k->err, COPY_TRANSPOSED, tc_got(k, "the SMEM ref", smem));
+	if (map_rank(gmem) > 5)
+		tc_documented(&k->err, COPY_RANK, tc_got(k, "the GMEM ref", gmem));
+}
+
+static void check_tma(struct kern *k, const struct ref *gmem, const struct ref *smem)
+{
+	enum dtype t = gmem->alloc->dtype;
+	int64_t elements = 1;
+
+	for (int i = 0; i < smem->rank; i++)
+		elements *= smem->shape[i].size;
+	if (elements * tc_dtypes[t].bits % 8)
+		tc_documented(&k->err, COPY_BYTES, "", tc_shape_text(k, smem), tc_dtypes[t].name);
+	if (tc_dtypes[t].bits < 4)
+		tc_documented(&k->err, COPY_TMA_DTYPE, "", tc_dtypes[t].mlir);
+	check_gmem_side(k, gmem, smem);
+	check_smem_side(k, smem);
+	if (tc_dtypes[t].bits == 6)
+		tc_documented(&k->err, NOT_SUPPORTED, "",
+			      tc_arena_printf(&k->arena, "A copy of %s", tc_dtypes[t].name));
+}
+
+/* ---- clusters ------------------------------------------------------------------------------ */
+
+static int count_bits(unsigned bits)
+{
+	int n = 0;
+
+	for (; bits; bits &= bits - 1)
+		n++;
+	return n;
+}
+
+static const char *axes_text(struct kern *k, unsigned axes)
+{
+	const char *text = "(";
+	int n = 0;
+
+	for (int i = 0; i < k->cluster_rank; i++)
+		if (axes >> i & 1)
+			text = tc_arena_printf(&k->arena, "%s%s'%s'", text, n++ ? ", " : "",
+					       k->cluster_names[i] ? k->cluster_names[i] : "");
+	return tc_join(k, text, n == 1 ? ",)" : ")");
+}
+
+static void check_collective(struct kern *k, const struct copy_op *c)
+{
+	int64_t size = 1;
+
+	for (int i = 0; i < k->cluster_rank; i++)
+		size *= k->cluster[i];
+	if (c->leader_tracked && !c->collective_axes)
+		tc_documented(&k->err, COPY_LEADER_AXES, "");
+	if (c->leader_tracked && count_bits(c->collective_axes) != 1)
+		tc_documented(&k->err, COPY_ONE_AXIS, "", axes_text(k, c->collective_axes));
+	if (c->leader_tracked && size != 2)
+		tc_documented(&k->err, COPY_PARTITION_CLUSTER, "", tc_integer_text(k, size));
+	if (c->partitioned && !c->collective_axes)
+		tc_documented(&k->err, COPY_ONLY_COLLECTIVE, "");
+}
+
+/* What a collective load of one source box divides among the CTAs. */
+static void check_partition(struct kern *k, const struct copy_op *c)
+{
+	int64_t size = 1, n;
+
+	for (int i = 0; i < k->cluster_rank; i++)
+		if (c->collective_axes >> i & 1)
+			size *= k->cluster[i];
+	if (!c->partitioned || c->partition_axis < 0 || c->partition_axis >= c->src->rank)
+		return;
+	n = c->src->shape[c->partition_axis].size;
+	if (n % size)
+		tc_documented(&k->err, COPY_PARTITION_SIZE, "", tc_integer_text(k, size),
+			      tc_integer_text(k, n));
+}
+
+/* ---- entry points -----------------------------------------------------------------------------
+ */
+
+/* With a partitioned axis the source is the whole of what the CTAs load together. */
+static bool source_fits(const struct kern *k, const struct copy_op *c)
+{
+	struct ref expected = *c->dst;
+
+	if (c->partitioned && c->partition_axis >= 0 && c->partition_axis < c->dst->rank)
+		for (int i = 0; i < k->cluster_rank; i++)
+			if (c->collective_axes >> i & 1)
+				expected.shape[c->partition_axis].size *= k->cluster[i];
+	return same_shape(&expected, c->src);
+}
+
+void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c)
+{
+	check_space(k, "src", c->src, SP_GMEM);
+	check_space(k, "dst", c->dst, SP_SMEM);
+	check_dtypes(k, c);
+	if (!source_fits(k, c))
+		tc_documented(&k->err, COPY_SOURCE_SHAPE,
+			      tc_join(k, tc_got(k, "src", c->src), tc_got(k, "dst", c->dst)),
+			      tc_shape_text(k, c->dst), tc_shape_text(k, c->src),
+			      c->partitioned
+				      ? tc_arena_printf(&k->arena,
+							" Dim %d is partitioned over the cluster.",
+							c->partition_axis)
+				      : "");
+	check_collective(k, c);
+	if (!c->barrier.barrier)
+		tc_documented(&k->err, COPY_NO_BARRIER, "");
+	tc_check_single_barrier(k, &c->barrier);
+	if (c->has_reduce)
+		tc_documented(&k->err, COPY_REDUCE_LOAD, "");
+	check_partition(k, c);
+	check_tma(k, c->src, c->dst);
+	if (c->collective_axes)
+		tc_documented(&k->err, NOT_SUPPORTED, "",
+			      "tc.copy_gmem_to_smem with collective_axes");
+}
+
+/* cp.reduce.async.bulk.tensor: the types that have the operation. */
+static void check_reduction(struct kern *k, const struct copy_op *c)
+{
+	static const char *const names[] = {"add", "max", "min"};
+	enum dtype t = c->src->alloc->dtype;
+	bool integer = t == DT_I32 || t == DT_U32 || t == DT_I64 || t == DT_U64;
+	bool half = t == DT_F16 || t == DT_BF16;
+
+	if (!integer && !half && !(t == DT_F32 && c->reduce == RO_SUM))
+		tc_documented(&k->err, COPY_REDUCTION, "", names[c->reduce], tc_dtypes[t].mlir);
+}
+
+void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c)
+{
+	check_space(k, "src", c->src, SP_SMEM);
+	check_space(k, "dst", c->dst, SP_GMEM);
+	check_dtypes(k, c);
+	if (!same_shape(c->src, c->dst))
+		tc_documented(&k->err, COPY_SHAPES,
+			      tc_join(k, tc_got(k, "src", c->src), tc_got(k, "dst", c->dst)),
+			      tc_shape_text(k, c->src), tc_shape_text(k, c->dst));
+	if (c->barrier.barrier)
+		tc_documented(&k->err, COPY_STORE_BARRIER, "");
+	if (c->has_reduce)
+		check_reduction(k, c);
+	check_tma(k, c->dst, c->src);
+}
+
+void tc_check_wait_smem(struct kern *k, const struct wait_smem_op *w)
+{
+	if (w->n < 0)
+		tc_documented(&k->err, COPY_WAIT_COUNT, "", tc_integer_text(k, w->n));
+}

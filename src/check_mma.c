@@ -1,0 +1,544 @@
+/*
+ * tc.mma: the checks, in the order in which Pallas:Mosaic GPU makes them: the call itself
+ * (shapes, spaces, collectivity), the cluster axis, then what the instruction takes.
+ */
+#include "check_mma.h"
+
+#include <string.h>
+
+/* ---- the table ------------------------------------------------------------------- */
+
+#define D(t)    (UINT32_C(1) << DT_##t)
+#define FP8     (D(E4M3) | D(E5M2))
+#define FP6     (D(E2M3) | D(E3M2))
+#define FP4     D(E2M1)
+#define TCGEN05 false
+#define WGMMA   true
+#define M64     1u
+#define M128    2u
+#define M256    4u
+#define LEGAL   (-1)
+
+const struct mma_row tc_mma_rows[] = {
+#define MMA(kind, wgmma, name, a, b, d, scale, same, k, ks, m1, m2, n1, n2, targets, limit)        \
+	{kind, wgmma, name, a, b, d, scale, same, k, ks, m1, m2, n1, n2, targets, limit},
+#include "mma.def"
+};
+const int tc_mma_row_count = sizeof tc_mma_rows / sizeof *tc_mma_rows;
+
+static bool has(uint32_t set, enum dtype t)
+{
+	return t < DT_COUNT && (set >> t & 1);
+}
+
+const struct mma_row *tc_mma_row(bool wgmma, enum dtype a, enum dtype b, enum dtype d,
+				 enum dtype scale)
+{
+	for (int i = 0; i < tc_mma_row_count; i++) {
+		const struct mma_row *r = &tc_mma_rows[i];
+
+		if (r->wgmma == wgmma && has(r->a, a) && has(r->b, b) && has(r->d, d) &&
+		    (!r->same || a == b) &&
+		    (scale == DT_COUNT ? r->scale == 0 : has(r->scale, scale)))
+			return r;
+	}
+	return NULL;
+}
+
+bool tc_mma_on_target(const struct mma_row *row, const char *target)
+{
+	return strstr(row->targets, target) != NULL;
+}
+
+const char *tc_mma_dtype(enum dtype t)
+{
+	return tc_dtypes[t].mlir;
+}
+
+/* ---- the call (rows 1 to 13) -------------------------------------------------------- */
+
+static const char *got_operands(struct kern *k, const struct mma_op *m)
+{
+	return tc_arena_printf(&k->arena, "%s%s%s", tc_got(k, "acc", m->acc), tc_got(k, "a", m->a),
+			       tc_got(k, "b", m->b));
+}
+
+static void check_rank(struct kern *k, const struct mma_op *m)
+{
+	const struct ref *const ref[] = {m->acc, m->a, m->b};
+	static const char *const name[] = {"acc", "a", "b"};
+
+	for (int i = 0; i < 3; i++)
+		if (ref[i]->rank != 2)
+			tc_documented(&k->err, MMA_RANK, tc_got(k, name[i], ref[i]), name[i],
+				      tc_shape_text(k, ref[i]));
+}
+
+static bool twice(const struct dim *d, const struct dim *half)
+{
+	return d->size >= 0 && half->size >= 0 && d->size == 2 * half->size;
+}
+
+static void check_shapes(struct kern *k, const struct mma_op *m)
+{
+	const struct dim *acc = m->acc->shape, *a = m->a->shape, *b = m->b->shape;
+	const char *more = got_operands(k, m);
+	const char *acc_text = tc_shape_text(k, m->acc), *a_text = tc_shape_text(k, m->a),
+		   *b_text = tc_shape_text(k, m->b);
+
+	if (!tc_dim_equal(&acc[0], &a[0]))
+		tc_documented(&k->err, MMA_ACC_LHS_SHAPE, more, acc_text, a_text);
+	if (m->collective_axis_name && !twice(&acc[1], &b[1]))
+		tc_documented(&k->err, MMA_ACC_RHS_SHAPE_COLLECTIVE, more, acc_text, b_text);
+	if (!m->collective_axis_name && !tc_dim_equal(&acc[1], &b[1]))
+		tc_documented(&k->err, MMA_ACC_RHS_SHAPE, more, acc_text, b_text);
+	if (m->a_sparse_metadata ? !twice(&b[0], &a[1]) : !tc_dim_equal(&a[1], &b[0]))
+		tc_documented(&k->err, MMA_LHS_RHS_SHAPE, more, a_text, b_text);
+}
+
+static void check_spaces(struct kern *k, const struct mma_op *m)
+{
+	if (!m->a_scale != !m->b_scale)
+		tc_documented(&k->err, MMA_SCALES_BOTH,
+			      m->a_scale ? tc_got(k, "a_scale", m->a_scale)
+					 : tc_got(k, "b_scale", m->b_scale));
+	if (m->acc->alloc->space != SP_TMEM)
+		tc_documented(&k->err, MMA_ACC_SPACE, tc_got(k, "acc", m->acc));
+	if (m->a->alloc->space == SP_GMEM)
+		tc_documented(&k->err, MMA_LHS_SPACE, tc_got(k, "a", m->a));
+	if (m->b->alloc->space != SP_SMEM)
+		tc_documented(&k->err, MMA_RHS_SPACE, tc_got(k, "b", m->b));
+	if (m->collective_axis_name && !m->acc->alloc->collective)
+		tc_documented(&k->err, MMA_ACC_COLLECTIVE, tc_got(k, "acc", m->acc));
+	if (m->collective_axis_name && m->a->alloc->space == SP_TMEM && !m->a->alloc->collective)
+		tc_documented(&k->err, MMA_LHS_COLLECTIVE, tc_got(k, "a", m->a));
+}
+
+static void check_barrier(struct kern *k, const struct barrier_ref *b)
+{
+	if (!b->barrier->orders_tensor_core)
+		tc_documented(&k->err, MMA_BARRIER_TENSOR_CORE,
+			      tc_arena_printf(&k->arena, "\n  the barrier was made at %s",
+					      tc_pos_text(k, b->barrier->pos)));
+}
+
+/* What Pallas finds later, or never: the same questions of scales and metadata. */
+static void check_extra_operand(struct kern *k, const struct mma_op *m, const char *name,
+				const struct ref *r)
+{
+	if (!r)
+		return;
+	if (m->collective_axis_name && !r->alloc->collective)
+		tc_documented(&k->err, MMA_EXTRA_COLLECTIVE, tc_got(k, name, r), name);
+	if (r->rank != 2)
+		tc_documented(&k->err, MMA_SCALE_RANK, tc_got(k, name, r), name,
+			      tc_shape_text(k, r));
+}
+
+static void check_call(struct kern *k, const struct mma_op *m)
+{
+	check_rank(k, m);
+	check_shapes(k, m);
+	check_spaces(k, m);
+	if (m->barrier.barrier)
+		check_barrier(k, &m->barrier);
+	if (m->a_scale && m->a_scale->alloc->space != SP_TMEM)
+		tc_documented(&k->err, MMA_A_SCALE_SPACE, tc_got(k, "a_scale", m->a_scale));
+	if (m->b_scale && m->b_scale->alloc->space != SP_TMEM)
+		tc_documented(&k->err, MMA_B_SCALE_SPACE, tc_got(k, "b_scale", m->b_scale));
+	if (m->a_sparse_metadata && m->a_sparse_metadata->alloc->space != SP_TMEM)
+		tc_documented(&k->err, MMA_METADATA_SPACE,
+			      tc_got(k, "a_sparse_metadata", m->a_sparse_metadata));
+	check_extra_operand(k, m, "a_scale", m->a_scale);
+	check_extra_operand(k, m, "b_scale", m->b_scale);
+	check_extra_operand(k, m, "a_sparse_metadata", m->a_sparse_metadata);
+}
+
+/* ---- the cluster axis (rows 15 to 17, 27) ----------------------------------------------- */
+
+static const char *list_axes(struct kern *k)
+{
+	const char *text = "[";
+
+	for (int i = 0; i < k->cluster_rank; i++)
+		text = tc_arena_printf(&k->arena, "%s%s'%s'", text, i ? ", " : "",
+				       k->cluster_names[i] ? k->cluster_names[i] : "");
+	return tc_join(k, text, "]");
+}
+
+static bool is_grid_axis(const struct kern *k, const char *name)
+{
+	for (int i = 0; i < k->grid_rank; i++)
+		if (k->grid_names[i] && strcmp(k->grid_names[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* The cluster axis of that name, which has to be the last one, of two CTAs. */
+static int check_axis(struct kern *k, const char *name)
+{
+	int axis = tc_kern_cluster_axis(k, name), last = k->cluster_rank - 1;
+
+	if (axis < 0 && k->cluster_rank == 0 && is_grid_axis(k, name))
+		tc_documented(&k->err, NO_CLUSTER_AXES, "");
+	if (axis < 0)
+		tc_documented(&k->err, UNKNOWN_CLUSTER_AXIS, "", name, list_axes(k));
+	if (axis != last)
+		tc_documented(&k->err, COLLECTIVE_AXIS_NOT_MINOR, "", name,
+			      k->cluster_names[last] ? k->cluster_names[last] : "");
+	if (k->cluster[axis] != 2)
+		tc_documented(&k->err, COLLECTIVE_SIZE, "", name,
+			      tc_integer_text(k, k->cluster[axis]));
+	return axis;
+}
+
+static void check_commit_cluster(struct kern *k)
+{
+	for (int i = 0; i + 1 < k->cluster_rank; i++)
+		if (k->cluster[i] != 1)
+			tc_documented(&k->err, COLLECTIVE_COMMIT_CLUSTER, "");
+}
+
+static void check_not_collective(struct kern *k, const struct mma_op *m)
+{
+	const struct ref *const ref[] = {m->acc, m->a, m->a_scale, m->b_scale,
+					 m->a_sparse_metadata};
+	static const char *const name[] = {"acc", "a", "a_scale", "b_scale", "a_sparse_metadata"};
+
+	for (int i = 0; i < 5; i++)
+		if (ref[i] && ref[i]->alloc->space == SP_TMEM && ref[i]->alloc->collective)
+			tc_documented(&k->err, COLLECTIVE_MIXED_OPERANDS,
+				      tc_got(k, name[i], ref[i]), name[i]);
+}
+
+/* ---- the instruction (rows 31 to 60) ------------------------------------------------------- */
+
+static void check_operand_axes(struct kern *k, const char *name, const struct ref *r)
+{
+	int last = r->alloc->rank - 1;
+	int low = r->axis[0] < r->axis[1] ? r->axis[0] : r->axis[1];
+	int high = r->axis[0] + r->axis[1] - low;
+
+	if (high != last || low != last - 1)
+		tc_documented(&k->err, MMA_AXES, tc_got(k, name, r), name);
+}
+
+static void describe(const struct mma_op *m, struct mma_shape *s)
+{
+	s->m = m->acc->shape[0].size;
+	s->n = m->b->shape[1].size;
+	s->k = m->b->shape[0].size;
+	s->collective = m->collective_axis_name != NULL;
+	s->sparse = m->a_sparse_metadata != NULL;
+	s->scaled = m->a_scale != NULL;
+	s->a_in_tmem = m->a->alloc->space == SP_TMEM;
+	s->a_k_major = s->a_in_tmem || !m->a->transposed;
+	s->b_k_major = m->b->transposed;
+	s->a = m->a->alloc->dtype;
+	s->b = m->b->alloc->dtype;
+	s->d = m->acc->alloc->dtype;
+	s->bits = tc_dtypes[s->a].bits == 6 ? 8 : tc_dtypes[s->a].bits;
+	s->b_swizzle = m->b->alloc->swizzle;
+	s->a_swizzle = s->a_in_tmem ? s->b_swizzle : m->a->alloc->swizzle;
+}
+
+static bool is_fp8(enum dtype t)
+{
+	return t == DT_E4M3 || t == DT_E5M2;
+}
+
+static bool is_int8(enum dtype t)
+{
+	return t == DT_I8 || t == DT_U8;
+}
+
+/* "kind::f8f6f4 would take them": where only Pallas refuses what the hardware can. */
+static const char *got_limited(struct kern *k, const struct mma_op *m, const struct mma_shape *s,
+			       enum tc_error limit)
+{
+	const struct mma_row *row = tc_mma_row(false, s->a, s->b, s->d,
+					       s->scaled ? m->a_scale->alloc->dtype : DT_COUNT);
+	const char *got = got_operands(k, m);
+
+	if (!row || row->limit != (int)limit)
+		return got;
+	return tc_arena_printf(
+		&k->arena, "%s\n  The hardware has %s for them; tc.mma does not support it yet.",
+		got, row->name);
+}
+
+static void check_places(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	const struct alloc *a = m->a->alloc;
+
+	if (s->b_swizzle == 0)
+		tc_documented(&k->err, MMA_NO_SWIZZLE, tc_got(k, "b", m->b));
+	if (s->a_swizzle == 0)
+		tc_documented(&k->err, MMA_NO_SWIZZLE, tc_got(k, "a", m->a));
+	if (s->scaled && s->sparse && s->a_in_tmem)
+		tc_documented(&k->err, MMA_TMEM_A_SPARSE_SCALED, tc_got(k, "a", m->a));
+	if (s->a_in_tmem && s->m != 128)
+		tc_documented(&k->err, MMA_TMEM_A_M, tc_got(k, "a", m->a),
+			      tc_integer_text(k, s->m));
+	if (s->a_in_tmem && (a->layout != TML_DEFAULT || a->packing != 32 / s->bits))
+		tc_documented(&k->err, MMA_A_LAYOUT, tc_got(k, "a", m->a),
+			      tc_arena_printf(&k->arena, "default(packing=%d)", 32 / s->bits),
+			      tc_layout_text(k, a));
+	if (s->a != s->b && !(is_fp8(s->a) && is_fp8(s->b)) && !(is_int8(s->a) && is_int8(s->b)))
+		tc_documented(&k->err, MMA_DTYPE_MIX, got_limited(k, m, s, ERROR_MMA_DTYPE_MIX),
+			      tc_mma_dtype(s->a), tc_mma_dtype(s->b));
+}
+
+static void check_acc_layout(struct kern *k, const struct mma_op *m, enum tmem_layout layout,
+			     const char *expected)
+{
+	const struct alloc *acc = m->acc->alloc;
+
+	if (acc->layout != layout || acc->packing != 1)
+		tc_documented(&k->err, MMA_ACC_LAYOUT, tc_got(k, "acc", m->acc),
+			      tc_join(k, expected, "(packing=1)"), tc_layout_text(k, acc));
+}
+
+/*
+ * Pallas does M = 64 of one CTA as two halves of N, and the swizzle of B must not reach over the
+ * half.  The smallest swizzle is let through: it cannot be lowered, and the hardware needs no
+ * such rule.
+ */
+static void check_m(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	if (s->m == 128) {
+		check_acc_layout(k, m, TML_DEFAULT, "default");
+	} else if (s->m == 64) {
+		if (s->scaled && !s->collective)
+			tc_documented(&k->err, MMA_SCALED_M64, got_operands(k, m));
+		if (s->sparse)
+			tc_documented(&k->err, MMA_SPARSE_M64, got_operands(k, m));
+		check_acc_layout(k, m, s->collective ? TML_M64_COLLECTIVE : TML_HALF_LANE,
+				 s->collective ? "m64_collective" : "half_lane");
+		if (!s->collective && s->b_swizzle > 32 && 8 * s->b_swizzle / s->bits > s->n / 2)
+			tc_documented(&k->err, MMA_SWIZZLE_M64, tc_got(k, "b", m->b),
+				      tc_integer_text(k, s->b_swizzle));
+	} else {
+		tc_documented(&k->err, MMA_M, tc_got(k, "acc", m->acc), tc_integer_text(k, s->m));
+	}
+}
+
+static void check_dtypes(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	const char *more = got_operands(k, m), *t = tc_mma_dtype(s->a), *d = tc_mma_dtype(s->d);
+	bool d_f32 = s->d == DT_F32, d_f16 = s->d == DT_F16;
+
+	if (s->a == DT_F32 || s->a == DT_TF32 || s->a == DT_BF16) {
+		if (s->sparse && s->a != DT_BF16)
+			tc_documented(&k->err, MMA_SPARSE_F32, more);
+		if (s->scaled)
+			tc_documented(&k->err, MMA_NO_SCALING, more, t);
+		if (!d_f32)
+			tc_documented(&k->err, MMA_ACC_F32, more, t, d);
+	} else if (s->a == DT_F16) {
+		if (s->scaled)
+			tc_documented(&k->err, MMA_NO_SCALING, more, t);
+		if (!d_f32 && !d_f16)
+			tc_documented(&k->err, MMA_ACC_F32_F16, more, t, d);
+	} else if (is_fp8(s->a)) {
+		if (!s->scaled && !d_f32 && !d_f16)
+			tc_documented(&k->err, MMA_ACC_F32_F16, more, t, d);
+		if (s->scaled && !d_f32)
+			tc_documented(&k->err, MMA_SCALED_ACC_F32, more, t, d);
+	} else if (s->a == DT_E2M1) {
+		if (!s->scaled)
+			tc_documented(&k->err, MMA_ONLY_SCALED, more, t);
+		if (!d_f32)
+			tc_documented(&k->err, MMA_SCALED_ACC_F32, more, t, d);
+	} else if (is_int8(s->a)) {
+		if (s->scaled)
+			tc_documented(&k->err, MMA_NO_SCALING, more, t);
+		if (s->d != DT_I32)
+			tc_documented(&k->err, MMA_ACC_S32, more, d);
+	} else {
+		tc_documented(&k->err, MMA_DTYPE, got_limited(k, m, s, ERROR_MMA_DTYPE_MIX), t);
+	}
+}
+
+static void check_n(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	const char *more = tc_got(k, "b", m->b), *n = tc_integer_text(k, s->n);
+	bool integer = s->d == DT_I32;
+	int groups = s->m == 64 && !s->collective ? 2 : 1;
+	int r = (s->collective ? 16 : 8) * (integer ? 2 : 1);
+
+	if (s->n % groups || s->n / groups % r)
+		tc_documented(&k->err, MMA_N_MULTIPLE, more, s->collective ? "2 CTA" : "1 CTA",
+			      integer ? " integer" : "", groups == 2 ? " with 2 lane groups" : "",
+			      tc_integer_text(k, r), n);
+	r = s->collective && integer ? 32 : 16;
+	if (s->sparse && s->n % r)
+		tc_documented(&k->err, MMA_N_SPARSE, more, tc_integer_text(k, r), n);
+	r = s->collective ? 16 : 8;
+	if (s->scaled && s->n % r)
+		tc_documented(&k->err, MMA_N_SCALED, more, tc_integer_text(k, r), n);
+	if (s->n > 256 && (s->n & (s->n - 1)))
+		tc_documented(&k->err, MMA_N_512, more, n);
+	if (s->collective && s->n > 128)
+		tc_documented(&k->err, MMA_N_COLLECTIVE, more);
+	if (s->n > 512)
+		tc_documented(&k->err, MMA_N_MAX, more);
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+/*
+ * For dense 16-bit operands the instruction's own rule; for the others Pallas': the larger
+ * swizzle span of both, whatever dimension it runs along.
+ */
+static void check_k(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	int64_t a_span = 8 * s->a_swizzle * (s->sparse ? 2 : 1) / s->bits;
+	int64_t b_span = 8 * s->b_swizzle / s->bits;
+	int64_t group = larger(a_span, b_span);
+
+	if (s->bits == 16 && !s->sparse && !s->scaled) {
+		group = 16;
+		if (!s->a_in_tmem && s->a_k_major)
+			group = larger(group, a_span);
+		if (s->b_k_major)
+			group = larger(group, b_span);
+	}
+	if (s->sparse)
+		group = larger(group, 64);
+	if (s->scaled)
+		group = larger(group, 4 * tc_mma_block(m, s));
+	if (s->k % group)
+		tc_documented(&k->err, MMA_GROUP, got_operands(k, m), "K",
+			      tc_integer_text(k, group), tc_integer_text(k, s->k));
+}
+
+/* Rows 76 to 79: orders and shapes that no address calculation serves. */
+static void check_tiles(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	if (s->a == DT_E2M1 && !s->a_k_major)
+		tc_documented(&k->err, MMA_FP4_A_MAJOR, tc_got(k, "a", m->a));
+	if (s->a == DT_E2M1 && !s->b_k_major)
+		tc_documented(&k->err, MMA_FP4_B_MAJOR, tc_got(k, "b", m->b));
+	if (s->sparse && s->b_swizzle == 32 && s->b_k_major)
+		tc_documented(&k->err, MMA_SPARSE_B_TILING, tc_got(k, "b", m->b));
+	if (s->sparse && s->n > 256)
+		tc_documented(&k->err, MMA_SPARSE_TILES, tc_got(k, "b", m->b));
+	if (s->scaled && s->n > 256)
+		tc_documented(&k->err, MMA_SCALED_TILES, tc_got(k, "b", m->b));
+	if (s->a == DT_F32 || s->a == DT_TF32)
+		tc_documented(&k->err, MMA_NO_KIND, got_limited(k, m, s, ERROR_MMA_NO_KIND),
+			      tc_mma_dtype(s->a));
+}
+
+/* ---- the SMEM descriptor (row 91) ------------------------------------------------------------ */
+
+/* Field values are bytes >> 4 in 14 bits. */
+static void check_encodable(struct kern *k, const char *name, const struct ref *r, int64_t bytes)
+{
+	if (bytes % 16 || bytes < 0 || bytes >= INT64_C(1) << 18)
+		tc_documented(&k->err, MMA_DESCRIPTOR, tc_got(k, name, r),
+			      tc_integer_text(k, bytes));
+}
+
+/* Distance of panels (MN-major operands of several) and the constant part of the start. */
+static void check_descriptor(struct kern *k, const char *name, const struct ref *r, bool k_major)
+{
+	const struct alloc *a = r->alloc;
+	int bits = tc_dtypes[a->dtype].bits == 6 ? 8 : tc_dtypes[a->dtype].bits;
+	int64_t rows = a->shape[a->rank - 2].size, columns = a->shape[a->rank - 1].size;
+	int64_t panel = rows * a->swizzle, span = 8 * a->swizzle / bits, tile, stride, start = 0, i;
+
+	if (!k_major && r->extent[a->rank - 1].size > span)
+		check_encodable(k, name, r, panel);
+	tile = stride = panel * (columns / span);
+	for (int axis = a->rank - 3; axis >= 0; axis--) {
+		if (tc_val_is_const(r->start[axis], &i))
+			start += i * stride;
+		stride *= a->shape[axis].size;
+	}
+	if (tc_val_is_const(r->start[a->rank - 2], &i))
+		start += i * a->swizzle;
+	if (tc_val_is_const(r->start[a->rank - 1], &i))
+		start += i / span * panel;
+	if (start >= tile)
+		check_encodable(k, name, r, start);
+}
+
+/* ---- what has code --------------------------------------------------------------------------- */
+
+void tc_mma_supported(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	const struct mma_row *row = tc_mma_row(false, s->a, s->b, s->d,
+					       s->scaled ? m->a_scale->alloc->dtype : DT_COUNT);
+	const char *kind = row ? row->name : "these element types";
+
+	if (row && row->kind == MMA_MXF4 && tc_mma_block(m, s) == (s->sparse ? 32 : 16))
+		kind = "kind::mxf4nvf4.block_scale";
+	if (k->target && row && !tc_mma_on_target(row, k->target) && strcmp(k->target, "sm_90a"))
+		tc_documented(&k->err, MMA_TARGET, got_operands(k, m), kind, tc_mma_dtype(s->a),
+			      tc_mma_dtype(s->b), k->target);
+	if (row && row->kind == MMA_F16 && !s->sparse && !s->collective)
+		return;
+	tc_documented(&k->err, NOT_SUPPORTED, got_operands(k, m),
+		      tc_arena_printf(&k->arena, "tc.mma with %s%s%s", kind,
+				      s->sparse ? ", sparse" : "",
+				      s->collective ? ", cta_group::2" : ""));
+}
+
+/* ---- entry points ---------------------------------------------------------------------------- */
+
+void tc_check_mma(struct kern *k, struct mma_op *m)
+{
+	struct mma_shape s;
+
+	check_call(k, m);
+	if (m->collective_axis_name) {
+		m->collective_axis = check_axis(k, m->collective_axis_name);
+		if (m->barrier.barrier)
+			check_commit_cluster(k);
+	} else {
+		m->collective_axis = -1;
+		check_not_collective(k, m);
+	}
+	if (m->barrier.barrier)
+		tc_check_single_barrier(k, &m->barrier);
+	describe(m, &s);
+	check_operand_axes(k, "b", m->b);
+	if (!s.a_in_tmem)
+		check_operand_axes(k, "a", m->a);
+	check_places(k, m, &s);
+	check_m(k, m, &s);
+	check_dtypes(k, m, &s);
+	if (s.scaled && (m->a_scale->shape[1].size < 1 || s.k % m->a_scale->shape[1].size))
+		tc_documented(&k->err, MMA_SCALE_K, tc_got(k, "a_scale", m->a_scale),
+			      tc_integer_text(k, s.k),
+			      tc_integer_text(k, m->a_scale->shape[1].size));
+	check_n(k, m, &s);
+	check_k(k, m, &s);
+	tc_check_mma_extras(k, m, &s);
+	check_tiles(k, m, &s);
+	check_descriptor(k, "b", m->b, s.b_k_major);
+	if (!s.a_in_tmem)
+		check_descriptor(k, "a", m->a, s.a_k_major);
+	tc_mma_supported(k, m, &s);
+}
+
+void tc_check_commit_arrive(struct kern *k, struct arrive_op *a)
+{
+	if (!a->barrier.barrier)
+		tc_check_reference(k, "barrier", "SMEM", "nothing");
+	check_barrier(k, &a->barrier);
+	a->collective_axis = -1;
+	if (a->collective_axis_name) {
+		a->collective_axis = check_axis(k, a->collective_axis_name);
+		check_commit_cluster(k);
+	}
+	tc_check_single_barrier(k, &a->barrier);
+	if (a->collective_axis_name)
+		tc_documented(&k->err, NOT_SUPPORTED, "",
+			      "tc.commit_arrive with collective_axis (cta_group::2)");
+}

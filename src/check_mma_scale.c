@@ -1,0 +1,90 @@
+/* tc.mma: scale factors and sparsity metadata (rows 61 to 75). */
+#include "check_mma.h"
+
+int64_t tc_mma_block(const struct mma_op *m, const struct mma_shape *s)
+{
+	int64_t scales = m->a_scale->shape[1].size;
+
+	return scales > 0 ? s->k / scales : s->k;
+}
+
+static bool shape_is(const struct ref *r, int64_t rows, int64_t columns)
+{
+	return r->shape[0].size == rows && r->shape[1].size == columns;
+}
+
+static void check_block(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	enum dtype scale = m->a_scale->alloc->dtype;
+	const char *more = tc_got(k, "a_scale", m->a_scale), *t = tc_mma_dtype(scale);
+	int64_t block = tc_mma_block(m, s), sparse = s->sparse ? 2 : 1;
+	const char *b = tc_integer_text(k, block);
+
+	if (s->a != DT_E2M1) {
+		if (scale != DT_E8M0)
+			tc_documented(&k->err, MMA_SCALE_E8M0, more, t);
+		if (block != 32 * sparse)
+			tc_documented(&k->err, MMA_SCALE_BLOCK, more,
+				      tc_integer_text(k, 32 * sparse), b);
+	} else if (scale == DT_E4M3) {
+		if (block != 16 * sparse)
+			tc_documented(&k->err, MMA_SCALE_BLOCK, more,
+				      tc_integer_text(k, 16 * sparse), b);
+	} else if (scale == DT_E8M0) {
+		if (block != 16 * sparse && block != 32 * sparse)
+			tc_documented(&k->err, MMA_SCALE_BLOCK, more,
+				      s->sparse ? "32 or 64" : "16 or 32", b);
+	} else {
+		tc_documented(&k->err, MMA_SCALE_FP4, more, t);
+	}
+}
+
+static void check_scales(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	const struct alloc *a = m->a_scale->alloc, *b = m->b_scale->alloc;
+	const char *a_more = tc_got(k, "a_scale", m->a_scale);
+	const char *b_more = tc_got(k, "b_scale", m->b_scale);
+	int64_t blocks = m->a_scale->shape[1].size, rows = m->b_scale->shape[0].size;
+	int64_t n = s->n * (s->collective ? 2 : 1);
+
+	if (a->dtype != b->dtype)
+		tc_documented(&k->err, MMA_SCALE_DTYPES, tc_join(k, a_more, b_more),
+			      tc_mma_dtype(a->dtype), tc_mma_dtype(b->dtype));
+	check_block(k, m, s);
+	if (!shape_is(m->a_scale, 128, blocks))
+		tc_documented(&k->err, MMA_A_SCALE_SHAPE, a_more, tc_integer_text(k, blocks),
+			      tc_shape_text(k, m->a_scale));
+	if (a->layout != TML_SCALES)
+		tc_documented(&k->err, MMA_A_SCALE_LAYOUT, a_more, tc_layout_text(k, a));
+	if (s->m == 64 && b->layout != TML_B_SCALES_M64_COLLECTIVE)
+		tc_documented(&k->err, MMA_B_SCALE_LAYOUT_64, b_more, tc_layout_text(k, b));
+	if (s->m != 64 && b->layout != TML_SCALES)
+		tc_documented(&k->err, MMA_B_SCALE_LAYOUT_128, b_more, tc_layout_text(k, b));
+	if (rows % 128 || rows < n)
+		tc_documented(&k->err, MMA_B_SCALE_ROWS, b_more, tc_integer_text(k, n),
+			      tc_integer_text(k, rows));
+	if (!shape_is(m->b_scale, rows, blocks))
+		tc_documented(&k->err, MMA_B_SCALE_SHAPE, b_more, tc_pair_text(k, rows, blocks),
+			      tc_shape_text(k, m->b_scale));
+}
+
+static void check_metadata(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	const struct ref *r = m->a_sparse_metadata;
+	int64_t columns = s->k / (s->bits == 4 ? 8 : 4) * 2;
+
+	if (!shape_is(r, s->m, columns))
+		tc_documented(&k->err, MMA_METADATA_SHAPE, tc_got(k, "a_sparse_metadata", r),
+			      tc_pair_text(k, s->m, columns), tc_shape_text(k, r));
+	if (r->alloc->dtype != DT_U2)
+		tc_documented(&k->err, MMA_METADATA_DTYPE, tc_got(k, "a_sparse_metadata", r),
+			      tc_mma_dtype(r->alloc->dtype));
+}
+
+void tc_check_mma_extras(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	if (s->scaled)
+		check_scales(k, m, s);
+	if (s->sparse)
+		check_metadata(k, m, s);
+}

@@ -1,0 +1,257 @@
+/* Loads and stores of tiles, and copies from SMEM to TMEM. */
+#include "tc.h"
+
+static bool fragment_shape(const struct frag *f, const struct ref *r)
+{
+	if (f->rank == 0)
+		return true;
+	if (f->rank != r->rank)
+		return false;
+	for (int i = 0; i < r->rank; i++)
+		if (f->shape[i] != r->shape[i].size)
+			return false;
+	return true;
+}
+
+static const char *fragment_shape_text(struct kern *k, const struct frag *f)
+{
+	if (f->rank == 2)
+		return tc_pair_text(k, f->shape[0], f->shape[1]);
+	return f->rank ? tc_arena_printf(&k->arena, "(%d,)", f->shape[0]) : "()";
+}
+
+/* ---- SMEM and GMEM ------------------------------------------------------------------- */
+
+static void check_tile(struct kern *k, const struct ref *r, const char *what)
+{
+	int bits = tc_dtypes[r->alloc->dtype].bits;
+
+	if (!tc_static_shape(r))
+		tc_documented(&k->err, FRAGMENT_SHAPE, tc_got(k, "the ref", r),
+			      tc_shape_text(k, r));
+	if (r->rank < 1 || r->rank > 2)
+		tc_documented(&k->err, FRAGMENT_RANK, tc_got(k, "the ref", r), tc_shape_text(k, r));
+	if (bits > 32 || bits < 8)
+		tc_documented(&k->err, FRAGMENT_DTYPE, tc_got(k, "the ref", r), what,
+			      tc_dtypes[r->alloc->dtype].name);
+}
+
+void tc_check_load(struct kern *k, struct load_op *l)
+{
+	if (l->ref->alloc->space == SP_TMEM)
+		tc_documented(&k->err, TMEM_LOAD, tc_got(k, "the ref", l->ref));
+	check_tile(k, l->ref, "ref:load");
+}
+
+void tc_check_store(struct kern *k, struct store_op *s)
+{
+	if (s->ref->alloc->space == SP_TMEM)
+		tc_documented(&k->err, TMEM_STORE, tc_got(k, "the ref", s->ref));
+	check_tile(k, s->ref, "ref:store");
+	if (!fragment_shape(s->value, s->ref))
+		tc_documented(&k->err, STORED_SHAPE, tc_got(k, "the ref", s->ref),
+			      fragment_shape_text(k, s->value), tc_shape_text(k, s->ref));
+	if (s->value->dtype != s->ref->alloc->dtype)
+		tc_documented(&k->err, STORED_DTYPE, tc_got(k, "the ref", s->ref),
+			      tc_dtypes[s->value->dtype].name,
+			      tc_dtypes[s->ref->alloc->dtype].name);
+}
+
+/* ---- TMEM ------------------------------------------------------------------------------- */
+
+/* Registers hold 32-bit columns, 16-bit elements one or two a column, and full bytes. */
+static bool register_layout(const struct alloc *a)
+{
+	int bits = tc_dtypes[a->dtype].bits;
+
+	if (a->layout != TML_DEFAULT && a->layout != TML_HALF_LANE &&
+	    a->layout != TML_M64_COLLECTIVE)
+		return false;
+	return bits >= 16 || (bits == 8 && a->packing * bits == 32);
+}
+
+static void check_tmem_tile(struct kern *k, const struct ref *r)
+{
+	const struct alloc *a = r->alloc;
+
+	if (r->rank != 2)
+		tc_documented(&k->err, FRAGMENT_RANK, tc_got(k, "the ref", r), tc_shape_text(k, r));
+	if (!register_layout(a))
+		tc_documented(&k->err, TMEM_LAYOUT_REGISTERS, tc_got(k, "the ref", r),
+			      tc_layout_text(k, a));
+	if (r->shape[0].size > 128)
+		tc_documented(&k->err, LOAD_ROW_TILES, tc_got(k, "the ref", r));
+}
+
+void tc_check_async_load_tmem(struct kern *k, struct load_op *l)
+{
+	if (l->ref->alloc->space != SP_TMEM)
+		tc_documented(&k->err, ASYNC_LOAD_SPACE, tc_got(k, "the ref", l->ref));
+	if (l->ref->alloc->layout == TML_SPARSE_METADATA)
+		tc_documented(&k->err, LOAD_METADATA, tc_got(k, "the ref", l->ref));
+	check_tmem_tile(k, l->ref);
+}
+
+void tc_check_async_store_tmem(struct kern *k, struct store_op *s)
+{
+	const struct alloc *a = s->ref->alloc;
+
+	if (a->space != SP_TMEM)
+		tc_documented(&k->err, ASYNC_STORE_SPACE, tc_got(k, "the ref", s->ref));
+	if (!fragment_shape(s->value, s->ref))
+		tc_documented(&k->err, STORE_SHAPE, tc_got(k, "the ref", s->ref),
+			      fragment_shape_text(k, s->value), tc_shape_text(k, s->ref));
+	if (s->value->dtype != a->dtype)
+		tc_documented(&k->err, STORE_DTYPE, tc_got(k, "the ref", s->ref),
+			      tc_dtypes[s->value->dtype].mlir, tc_dtypes[a->dtype].mlir);
+	if (a->layout == TML_SPARSE_METADATA)
+		tc_documented(&k->err, STORE_METADATA, tc_got(k, "the ref", s->ref));
+	check_tmem_tile(k, s->ref);
+}
+
+/* ---- SMEM to TMEM ------------------------------------------------------------------------ */
+
+static bool same_shape(const struct ref *a, const struct ref *b)
+{
+	if (a->rank != b->rank)
+		return false;
+	for (int i = 0; i < a->rank; i++)
+		if (!tc_dim_equal(&a->shape[i], &b->shape[i]))
+			return false;
+	return true;
+}
+
+static bool smem_shape_is(const struct ref *r, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+	return r->rank == 4 && r->shape[0].size == a && r->shape[1].size == b &&
+	       r->shape[2].size == c && r->shape[3].size == d;
+}
+
+static void check_scales_shape(struct kern *k, const struct ref *src, int64_t a, int64_t b,
+			       int64_t c, int64_t d, const struct ref *dst)
+{
+	if (smem_shape_is(src, a, b, c, d))
+		return;
+	tc_documented(&k->err, COPY_SCALES_SHAPE,
+		      tc_join(k, tc_got(k, "src", src), tc_got(k, "dst", dst)),
+		      tc_shape_text(k, src),
+		      tc_arena_printf(&k->arena, "(%lld, %lld, %lld, %lld)", (long long)a,
+				      (long long)b, (long long)c, (long long)d),
+		      tc_shape_text(k, dst));
+}
+
+static void check_plain(struct kern *k, const struct ref *src)
+{
+	if (src->alloc->swizzle || src->transposed)
+		tc_documented(&k->err, COPY_SCALES_CONTIGUOUS, tc_got(k, "src", src));
+}
+
+static void check_copy_dtypes(struct kern *k, const struct ref *src, const struct ref *dst)
+{
+	if (src->alloc->dtype != dst->alloc->dtype)
+		tc_documented(&k->err, COPY_TMEM_DTYPES, "", tc_dtypes[src->alloc->dtype].mlir,
+			      tc_dtypes[dst->alloc->dtype].mlir);
+}
+
+static void check_scales(struct kern *k, const struct ref *src, const struct ref *dst)
+{
+	enum dtype t = dst->alloc->dtype;
+	int64_t rows = dst->shape[0].size, columns = dst->shape[1].size;
+
+	check_copy_dtypes(k, src, dst);
+	if (t != DT_E8M0 && t != DT_E4M3)
+		tc_documented(&k->err, COPY_SCALES_DTYPE, "", tc_dtypes[t].mlir);
+	if (rows % 128)
+		tc_documented(&k->err, COPY_ROWS_128, tc_got(k, "dst", dst),
+			      tc_integer_text(k, rows));
+	if (columns % 4)
+		tc_documented(&k->err, COPY_SCALES_COLUMNS, tc_got(k, "dst", dst),
+			      tc_integer_text(k, columns));
+	check_plain(k, src);
+	if (dst->alloc->layout == TML_B_SCALES_M64_COLLECTIVE) {
+		check_scales_shape(k, src, 1, columns / 4, 64, 16, dst);
+		return;
+	}
+	if (dst->alloc->layout != TML_SCALES)
+		tc_documented(&k->err, COPY_SCALES_LAYOUT, tc_got(k, "dst", dst),
+			      tc_layout_text(k, dst->alloc));
+	check_scales_shape(k, src, rows / 128, columns / 4, 32, 16, dst);
+	if (rows > 256)
+		tc_documented(&k->err, COPY_SCALES_MAX, tc_got(k, "dst", dst));
+}
+
+static void check_metadata(struct kern *k, const struct ref *src, const struct ref *dst)
+{
+	int64_t rows = dst->shape[0].size, columns = dst->shape[1].size;
+
+	check_copy_dtypes(k, src, dst);
+	if (dst->alloc->dtype != DT_U2)
+		tc_documented(&k->err, COPY_METADATA_DTYPE, "", tc_dtypes[dst->alloc->dtype].mlir);
+	if (rows % 128)
+		tc_documented(&k->err, COPY_ROWS_128, tc_got(k, "dst", dst),
+			      tc_integer_text(k, rows));
+	if (columns % 64)
+		tc_documented(&k->err, COPY_METADATA_COLUMNS, tc_got(k, "dst", dst),
+			      tc_integer_text(k, columns));
+	if (dst->alloc->layout != TML_SPARSE_METADATA)
+		tc_documented(&k->err, TMEM_LAYOUT_REGISTERS, tc_got(k, "dst", dst),
+			      tc_layout_text(k, dst->alloc));
+	check_scales_shape(k, src, rows / 128, columns / 64, 128, 64, dst);
+	check_plain(k, src);
+}
+
+static void check_tile_copy(struct kern *k, const struct ref *src, const struct ref *dst)
+{
+	const struct alloc *a = dst->alloc;
+	int full = 32 / tc_dtypes[a->dtype].bits;
+
+	if (src->alloc->dtype != a->dtype)
+		tc_documented(&k->err, COPY_TMEM_DTYPE, "", tc_dtypes[src->alloc->dtype].name,
+			      tc_dtypes[a->dtype].name);
+	if (!same_shape(src, dst))
+		tc_documented(&k->err, COPY_TMEM_SHAPE, "", tc_shape_text(k, src),
+			      tc_shape_text(k, dst));
+	if (a->packing != full)
+		tc_documented(&k->err, COPY_PACKED, tc_got(k, "dst", dst), tc_integer_text(k, full),
+			      tc_integer_text(k, a->packing));
+	if (dst->shape[0].size != 128)
+		tc_documented(&k->err, COPY_ROWS, tc_got(k, "dst", dst),
+			      tc_integer_text(k, dst->shape[0].size));
+	if (a->layout != TML_DEFAULT)
+		tc_documented(&k->err, COPY_LAYOUT, tc_got(k, "dst", dst), tc_layout_text(k, a));
+}
+
+void tc_check_tmem_copy(struct kern *k, enum op_kind kind, struct tmem_copy_op *c)
+{
+	const char *source = tc_got(k, "src", c->src), *target = tc_got(k, "dst", c->dst);
+	bool from_smem = c->src->alloc->space == SP_SMEM, to_tmem = c->dst->alloc->space == SP_TMEM;
+
+	if (kind == OP_ASYNC_COPY_SCALES_TO_TMEM) {
+		if (!from_smem)
+			tc_documented(&k->err, COPY_SCALES_SOURCE, source);
+		if (!to_tmem)
+			tc_documented(&k->err, COPY_SCALES_TARGET, target);
+	} else if (kind == OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM) {
+		if (!from_smem)
+			tc_documented(&k->err, COPY_METADATA_SOURCE, source);
+		if (!to_tmem)
+			tc_documented(&k->err, COPY_METADATA_TARGET, target);
+	} else {
+		if (!from_smem)
+			tc_documented(&k->err, COPY_TMEM_SOURCE, source);
+		if (!to_tmem)
+			tc_documented(&k->err, COPY_TMEM_TARGET, target);
+	}
+	if (c->dst->rank != 2)
+		tc_documented(&k->err, FRAGMENT_RANK, target, tc_shape_text(k, c->dst));
+	if (kind == OP_ASYNC_COPY_SCALES_TO_TMEM) {
+		check_scales(k, c->src, c->dst);
+		tc_documented(&k->err, NOT_SUPPORTED, "", "tc.async_copy_scales_to_tmem");
+	} else if (kind == OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM) {
+		check_metadata(k, c->src, c->dst);
+		tc_documented(&k->err, NOT_SUPPORTED, "", "tc.async_copy_sparse_metadata_to_tmem");
+	} else {
+		check_tile_copy(k, c->src, c->dst);
+		tc_documented(&k->err, NOT_SUPPORTED, "", "tc.async_copy_smem_to_tmem");
+	}
+}
