@@ -43,10 +43,10 @@ struct ref *tc_ref_index(struct kern *k, const struct ref *r, const struct index
 	tc_ref_usable(k, r);
 	for (int i = 0; i < count; i++)
 		tc_val_usable(k, index[i].start);
+	tc_check_index(k, r, index, count);
 	if (count > r->rank)
 		tc_fail(&k->err, "%d indices into a ref of %d dimension%s:\n%s", count, r->rank,
 			r->rank == 1 ? "" : "s", tc_ref_text(k, r));
-	tc_check_index(k, r, index, count);
 	view = tc_arena_alloc(&k->arena, sizeof *view);
 	*view = *r;
 	for (int i = 0; i < r->rank; i++) {
@@ -75,6 +75,7 @@ struct ref *tc_ref_tile(struct kern *k, const struct ref *r, struct val *const *
 	struct ref *view;
 
 	tc_ref_usable(k, r);
+	tc_check_tile(k, r);
 	if (count != r->rank)
 		tc_fail(&k->err,
 			"a tile needs one index and one size a dimension: %d given, the ref has "
