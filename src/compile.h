@@ -236,6 +236,9 @@ void tc_roles(struct compilation *c);
 void tc_lower(struct compilation *c);
 void tc_place(struct compilation *c);
 void tc_emit(struct compilation *c, struct strbuf *out);
+/* dump.c: the tables as text. */
+void tc_dump_roles(struct strbuf *b, const struct compilation *c);
+void tc_dump_place(struct strbuf *b, const struct compilation *c);
 
 /* A name that PTX takes. */
 const char *tc_ptx_identifier(struct low *l, const char *name);
@@ -329,11 +332,9 @@ struct mopnd tc_low_udiv(struct low *l, struct mopnd a, int64_t b); /* a >= 0, b
 /* The same in 64 bits, and an s32 operand times a 64-bit one. */
 struct mopnd tc_low_add64(struct low *l, struct mopnd a, struct mopnd b);
 struct mopnd tc_low_mul64(struct low *l, struct mopnd a, struct mopnd b);
+struct mopnd tc_low_wide(struct low *l, struct mopnd a, struct mopnd b);
 struct mopnd tc_low_and(struct low *l, struct mopnd a, int64_t mask);
 struct mopnd tc_low_xor(struct low *l, struct mopnd a, struct mopnd b);
-/* Address of an SMEM symbol, computed once in the role. */
-struct mreg tc_low_symbol(struct low *l, struct msym sym);
-struct mopnd tc_low_wide(struct low *l, struct mopnd a, struct mopnd b);
 struct interval tc_low_interval(struct low *l, const struct val *v);
 /* Static or named dimension as a value. */
 struct mopnd tc_low_dim(struct low *l, const struct dim *d);

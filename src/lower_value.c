@@ -778,22 +778,3 @@ struct mopnd tc_low_xor(struct low *l, struct mopnd a, struct mopnd b)
 		return a;
 	return once(l, SO_XOR, "xor.b32", MR_B32, a, b);
 }
-
-struct mreg tc_low_symbol(struct low *l, struct msym sym)
-{
-	struct key k = {.op = KEY_SYMBOL, .part = {(int64_t)sym.kind, (intptr_t)sym.object}};
-	const struct mopnd *known;
-	struct place back;
-	struct mreg d;
-	int depth;
-
-	known = look_up(l, &k, &depth);
-	if (known)
-		return known->reg;
-	back = go_out(l, l->role_scope->depth, true);
-	d = mi_b32(l);
-	mi(l, "add.s32", R(d), R(l->c->smem), mo_offset(sym, 0));
-	remember(l, &k, R(d));
-	come_back(l, back);
-	return d;
-}

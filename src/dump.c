@@ -1,0 +1,85 @@
+/* The compiler's tables as text: k:dump and k:info. */
+#include "compile.h"
+
+static const char *const arrival_names[] = {[ARRIVAL_COPY] = "copy",
+					    [ARRIVAL_MMA] = "mma",
+					    [ARRIVAL_COMMIT] = "commit_arrive",
+					    [ARRIVAL_THREADS] = "barrier_arrive"};
+
+void tc_dump_roles(struct strbuf *b, const struct compilation *c)
+{
+	tc_printf(b, "roles: %d, %d threads with padding\n", c->role_count, 32 * c->warps);
+	for (int i = 0; i < c->role_count; i++) {
+		const struct role_plan *r = &c->roles[i];
+
+		tc_printf(b, "  %-12s warps %d-%d, class %d, clones %d, leader: a lane of warp %d",
+			  r->name, r->first_warp, r->first_warp + r->warps - 1, r->class_id,
+			  r->clones, r->first_warp);
+		if (r->named_barrier)
+			tc_printf(b, ", named barrier %d of %d threads", r->named_barrier,
+				  r->threads);
+		tc_printf(b, ", phase words %d", r->parity_words);
+		if (r->max_registers)
+			tc_printf(b, ", registers %d", r->max_registers);
+		if (r->scratch_bytes)
+			tc_printf(b, ", scratch %lld bytes", (long long)r->scratch_bytes);
+		tc_puts(b, "\n");
+	}
+	tc_printf(b, "barriers: %d\n", c->kern->barriers.count);
+	for (int i = 0; i < c->kern->barriers.count; i++) {
+		const struct barrier_plan *p = &c->barriers[i];
+
+		tc_printf(b, "  %-12s x %d, count %d (num_arrivals %d x unit %d)\n", p->name,
+			  p->barrier->num_barriers, p->init_count, p->barrier->num_arrivals,
+			  p->unit);
+		for (int j = 0; j < p->source_count; j++)
+			tc_printf(b, "    %s at line %d in role %s\n",
+				  arrival_names[p->sources[j].kind], p->sources[j].op->pos.line,
+				  p->sources[j].role->name);
+	}
+}
+
+static void dump_alloc(struct strbuf *b, const struct alloc *a)
+{
+	struct smem_layout s;
+
+	tc_printf(b, "    %-12s ", a->name ? a->name : a->space == SP_SMEM ? "smem" : "tmem");
+	if (a->space == SP_SMEM) {
+		tc_smem_layout(a, &s);
+		tc_printf(b, "%7lld  %7lld bytes  ", (long long)a->offset, (long long)s.bytes);
+	} else {
+		tc_printf(b, "%7lld  %7d columns  ", (long long)a->offset, a->columns);
+	}
+	tc_puts(b, tc_dtypes[a->dtype].name);
+	tc_puts(b, " ");
+	tc_print_shape(b, a->shape, a->rank);
+	if (a->space == SP_SMEM && a->swizzle)
+		tc_printf(b, ", swizzle %d", a->swizzle);
+	if (a->alias)
+		tc_printf(b, ", member %d of union %d", a->alias_member, a->alias->id);
+	tc_puts(b, "\n");
+}
+
+void tc_dump_place(struct strbuf *b, const struct compilation *c)
+{
+	tc_printf(b, "SMEM: %lld of %lld bytes\n", (long long)c->smem_bytes,
+		  (long long)c->target->smem_limit);
+	for (int i = 0; i < c->kern->allocs.count; i++)
+		if (((struct alloc *)c->kern->allocs.item[i])->space == SP_SMEM)
+			dump_alloc(b, c->kern->allocs.item[i]);
+	for (int i = 0; i < c->role_count; i++)
+		if (c->roles[i].scratch_bytes)
+			tc_printf(b, "    %-12s %7lld  %7lld bytes  of role %s\n", "scratch",
+				  (long long)c->roles[i].scratch_offset,
+				  (long long)c->roles[i].scratch_bytes, c->roles[i].name);
+	for (int i = 0; i < c->kern->barriers.count; i++)
+		tc_printf(b, "    %-12s %7lld  %7d bytes  barriers\n", c->barriers[i].name,
+			  (long long)c->barriers[i].barrier->offset,
+			  8 * c->barriers[i].barrier->num_barriers);
+	if (!c->uses_tmem)
+		return;
+	tc_printf(b, "TMEM: %d columns allocated\n", c->tmem_columns);
+	for (int i = 0; i < c->kern->allocs.count; i++)
+		if (((struct alloc *)c->kern->allocs.item[i])->space == SP_TMEM)
+			dump_alloc(b, c->kern->allocs.item[i]);
+}
