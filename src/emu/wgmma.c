@@ -1,0 +1,550 @@
+/*
+ * wgmma: the matrix multiplication of a warpgroup (7).
+ *
+ * Each warp queues what it issues; when all four warps of the group have issued
+ * an instruction, it becomes one operation of the engine.  Registers of A are
+ * read at issue, those of D when the operation runs.
+ */
+#include "mma.h"
+
+#include "number.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { group_warps = 4, group_rows = 64, remembered_groups = 64 };
+
+struct wgmma_form {
+	int n, k;
+	enum emu_element a, b;
+	enum emu_accumulator accumulator;
+	bool a_in_registers, saturate, negate_a, negate_b, transpose_a, transpose_b;
+};
+
+/* One warp's part of one instruction. */
+struct entry {
+	struct entry *next;
+	struct emu_warp *warp;
+	const struct emu_ins *ins;
+	struct emu_frame *frame;
+	uint32_t mask;
+	bool accumulate;
+	uint64_t a_descriptor, b_descriptor;
+	uint32_t a[4][EMU_LANES];
+};
+
+struct emu_wgmma_queue {
+	struct entry *first, *last;     /* the other warps have not issued these yet */
+	uint64_t issued, completed;     /* instructions */
+	uint64_t committed;             /* groups */
+	uint64_t ends[remembered_groups];       /* `issued` at the end of a group */
+	struct emu_waitable done;
+};
+
+struct wgmma_op {
+	struct emu_engine_op op;
+	struct entry *entries[group_warps];
+};
+
+static struct emu_wgmma_queue *queue_of(struct emu_warp *warp)
+{
+	struct emu_async_warp *async = emu_async_of_warp(warp);
+
+	if (!async->wgmma)
+		async->wgmma = calloc(1, sizeof *async->wgmma);
+	if (!async->wgmma)
+		emu_fault(warp, -1, "out-of-memory", "the host has no memory for wgmma");
+	return async->wgmma;
+}
+
+static void free_entry(struct entry *entry)
+{
+	emu_frame_release(entry->warp, entry->frame);
+	free(entry);
+}
+
+void emu_wgmma_warp_free(struct emu_warp *warp)
+{
+	struct emu_wgmma_queue *queue = emu_async_of_warp(warp)->wgmma;
+	struct entry *next;
+
+	if (!queue)
+		return;
+	for (struct entry *e = queue->first; e; e = next) {
+		next = e->next;
+		free(e);
+	}
+	free(queue);
+}
+
+/* ---- operands --------------------------------------------------------------------- */
+
+static bool gather(const struct wgmma_op *op, bool is_a, uint64_t bits, int rows, uint8_t *raw)
+{
+	const struct entry *entry = op->entries[0];
+	const struct wgmma_form *form = entry->ins->extra;
+	enum emu_element element = is_a ? form->a : form->b;
+	struct emu_smem_view view = emu_smem_of(entry->warp->cta);
+	struct emu_smem_descriptor descriptor;
+	struct emu_error error;
+
+	if (emu_descriptor_wgmma(bits, &descriptor, &error) &&
+	    emu_operand_gather(&descriptor, is_a ? form->transpose_a : form->transpose_b,
+	                       emu_element_bits(element) / 8, rows,
+	                       emu_packed_bytes(element, EMU_PACK_DENSE, form->k), &view, raw,
+	                       &error))
+		return true;
+	emu_fault_at(&op->op.where, "smem-descriptor", "wgmma, operand %s: %s", is_a ? "A" : "B",
+	             error.text);
+	return false;
+}
+
+/* Register j of a lane holds 4 bytes of K: the same place for all element widths. */
+static void registers_to_raw(const struct wgmma_op *op, uint8_t *raw)
+{
+	for (int w = 0; w < group_warps; w++)
+		for (int j = 0; j < 4; j++)
+			for (int lane = 0; lane < EMU_LANES; lane++) {
+				int row = 16 * w + (lane >> 2) + 8 * (j & 1);
+				int byte = 4 * (lane & 3) + 16 * (j >> 1);
+				memcpy(raw + row * 32 + byte, &op->entries[w]->a[j][lane], 4);
+			}
+}
+
+static void convert(const struct wgmma_form *form, bool is_a, const uint8_t *raw, int count,
+                    float *out)
+{
+	enum emu_element element = is_a ? form->a : form->b;
+
+	if (form->accumulator == EMU_ACCUMULATE_S32) {
+		emu_panel_s32(element, raw, count, (int32_t *)(void *)out);
+		return;
+	}
+	emu_panel_f32(element, EMU_PACK_DENSE, raw, count, out);
+	if (is_a ? form->negate_a : form->negate_b)
+		emu_mma_negate(out, count);
+}
+
+/* ---- D in the registers of a warp ---------------------------------------------------- */
+
+/* Column and row of accumulator element i of a lane, inside the warp's 16 rows. */
+static int place(int i, uint32_t lane)
+{
+	int row = (int)(lane >> 2) + 8 * (i >> 1 & 1);
+	int column = 8 * (i >> 2) + 2 * (int)(lane & 3) + (i & 1);
+
+	return column * EMU_GEMM_ROWS + row;
+}
+
+static uint32_t *register_row(const struct entry *entry, int i)
+{
+	const struct emu_operand *item = emu_item(&entry->ins->operands[0], i);
+
+	return item->kind == EMU_O_REGISTER ? emu_frame_row32(entry->frame, item->ref) : NULL;
+}
+
+static void load_d(const struct entry *entry, const struct wgmma_form *form, float *tile)
+{
+	bool half = form->accumulator == EMU_ACCUMULATE_F16;
+
+	for (int i = 0; i < form->n / 2; i++) {
+		const uint32_t *row = register_row(entry, half ? i / 2 : i);
+		for (uint32_t lane = 0; lane < EMU_LANES; lane++) {
+			uint32_t word = row ? row[lane] : 0;
+			tile[place(i, lane)] = half ? emu_f16_to_f32((uint16_t)(word >> 16 * (i & 1)))
+			                            : emu_f32_of_bits(word);
+		}
+	}
+}
+
+static void store_d(const struct entry *entry, const struct wgmma_form *form, const float *tile)
+{
+	bool half = form->accumulator == EMU_ACCUMULATE_F16;
+
+	for (int i = 0; i < form->n / 2; i += half ? 2 : 1) {
+		uint32_t *row = register_row(entry, half ? i / 2 : i);
+		if (!row)
+			continue;
+		EMU_FOR_LANES (lane, entry->mask) {
+			float value = tile[place(i, lane)];
+			if (half)
+				row[lane] = emu_f16_from_f32(value) |
+				            (uint32_t)emu_f16_from_f32(tile[place(i + 1, lane)]) << 16;
+			else
+				row[lane] = emu_bits_of_f32(value);
+		}
+	}
+}
+
+static void multiply(const struct wgmma_op *op, const struct wgmma_form *form, const float *a,
+                     const struct emu_mma_scratch *scratch, float *tile, bool accumulate)
+{
+	bool narrow = emu_element_bits(form->a) == 8;
+	struct emu_adder adder = {narrow ? 13 : 25, narrow ? 13 : 23,
+	                          form->accumulator == EMU_ACCUMULATE_F16, form->a, form->b};
+
+	if (form->accumulator == EMU_ACCUMULATE_S32)
+		emu_gemm_s32(form->n, form->k, (const int32_t *)(const void *)a, EMU_MMA_ROWS,
+		             (const int32_t *)(const void *)scratch->b, form->k,
+		             (int32_t *)(void *)tile, EMU_GEMM_ROWS, accumulate, form->saturate);
+	else if (op->op.cluster->grid->numerics == EMU_HARDWARE)
+		emu_gemm_adder(&adder, NULL, form->n, form->k, a, EMU_MMA_ROWS, scratch->b, form->k,
+		               tile, EMU_GEMM_ROWS, accumulate);
+	else
+		emu_gemm_f32(form->n, form->k, a, EMU_MMA_ROWS, scratch->b, form->k, tile,
+		             EMU_GEMM_ROWS, accumulate);
+}
+
+static void run(struct wgmma_op *op, struct emu_mma_scratch *scratch)
+{
+	const struct entry *first = op->entries[0];
+	const struct wgmma_form *form = first->ins->extra;
+
+	if (form->a_in_registers)
+		registers_to_raw(op, scratch->raw);
+	else if (!gather(op, true, first->a_descriptor, group_rows, scratch->raw))
+		return;
+	convert(form, true, scratch->raw, group_rows * form->k, scratch->rows);
+	emu_mma_transpose(scratch->rows, group_rows, form->k, scratch->a);
+	if (!gather(op, false, first->b_descriptor, form->n, scratch->raw))
+		return;
+	convert(form, false, scratch->raw, form->n * form->k, scratch->b);
+	for (int w = 0; w < group_warps; w++) {
+		const struct entry *entry = op->entries[w];
+
+		if (entry->accumulate)
+			load_d(entry, form, scratch->tile);
+		multiply(op, form, scratch->a + 16 * w, scratch, scratch->tile, entry->accumulate);
+		store_d(entry, form, scratch->tile);
+	}
+}
+
+static void complete(struct emu_engine_op *base)
+{
+	struct wgmma_op *op = (struct wgmma_op *)base;
+	const struct wgmma_form *form = op->entries[0]->ins->extra;
+	struct emu_mma_scratch *scratch = emu_mma_scratch_of(op->op.cluster, &op->op.where);
+	struct emu_counters *counters = &op->op.cluster->worker->counters;
+
+	if (!scratch)
+		return;
+	run(op, scratch);
+	counters->mma_flops += 2ull * group_rows * (uint64_t)form->n * (uint64_t)form->k;
+	counters->mma_instructions++;
+	for (int w = 0; w < group_warps; w++) {
+		struct emu_wgmma_queue *queue = emu_async_of_warp(op->entries[w]->warp)->wgmma;
+		queue->completed++;
+		emu_wake(&queue->done);
+	}
+}
+
+static void discard(struct emu_engine_op *base)
+{
+	struct wgmma_op *op = (struct wgmma_op *)base;
+
+	for (int w = 0; w < group_warps; w++)
+		free_entry(op->entries[w]);
+	free(op);
+}
+
+/* ---- issue --------------------------------------------------------------------------------- */
+
+static struct entry *make_entry(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	const struct wgmma_form *form = ins->extra;
+	struct entry *entry = calloc(1, sizeof *entry);
+	int lane = emu_lowest(mask);
+
+	if (!entry) {
+		emu_fault(warp, -1, "out-of-memory", "the host has no memory for wgmma");
+		return NULL;
+	}
+	entry->warp = warp;
+	entry->ins = ins;
+	entry->frame = warp->frame;
+	entry->mask = mask;
+	entry->accumulate = emu_predicate(warp, &ins->operands[3]) >> lane & 1;
+	entry->b_descriptor = emu_value(warp, &ins->operands[2], lane);
+	if (form->a_in_registers)
+		for (int j = 0; j < 4; j++)
+			memcpy(entry->a[j], emu_row32(warp, emu_item(&ins->operands[1], j)->ref),
+			       EMU_ROW_BYTES);
+	else
+		entry->a_descriptor = emu_value(warp, &ins->operands[1], lane);
+	emu_frame_retain(entry->frame);
+	return entry;
+}
+
+static bool matches(const struct entry *a, const struct entry *b)
+{
+	return a->ins == b->ins && a->accumulate == b->accumulate &&
+	       a->a_descriptor == b->a_descriptor && a->b_descriptor == b->b_descriptor;
+}
+
+/* Issues the oldest instruction of the group if all four warps have come to it. */
+static enum emu_step issue_ready(struct emu_warp *warp)
+{
+	int base = warp->index & ~3;
+	struct wgmma_op *op;
+
+	for (int w = 0; w < group_warps; w++) {
+		struct emu_wgmma_queue *queue =
+			emu_async_of_warp(warp->cta->warps[base + w])->wgmma;
+		if (!queue || !queue->first)
+			return EMU_NEXT;
+	}
+	op = emu_op_new(warp, -1, sizeof *op, complete);
+	if (!op)
+		return EMU_STOPPED;
+	op->op.discard = discard;
+	op->op.order = &warp->cta->warps[base]->async;
+	for (int w = 0; w < group_warps; w++) {
+		struct emu_wgmma_queue *queue =
+			emu_async_of_warp(warp->cta->warps[base + w])->wgmma;
+		op->entries[w] = queue->first;
+		queue->first = queue->first->next;
+	}
+	for (int w = 1; w < group_warps; w++)
+		if (!matches(op->entries[0], op->entries[w])) {
+			emu_fault(warp, -1, "wgmma-diverged",
+			          "the four warps of the warpgroup issue different wgmma "
+			          "instructions: warp %d line %u, warp %d line %u (same "
+			          "instruction, descriptors and scale-d are needed)",
+			          base, op->entries[0]->ins->line, base + w,
+			          op->entries[w]->ins->line);
+			op->op.discard(&op->op);
+			return EMU_STOPPED;
+		}
+	emu_op_issue(warp, op);
+	return EMU_NEXT;
+}
+
+static enum emu_step execute_mma(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	struct emu_wgmma_queue *queue = queue_of(warp);
+	struct entry *entry;
+
+	if (!queue)
+		return EMU_STOPPED;
+	if ((warp->index | 3) >= (int)warp->cta->warp_count)
+		return emu_fault(warp, -1, "warpgroup",
+		                 "wgmma needs a warpgroup of four warps; the CTA has %u warps",
+		                 warp->cta->warp_count);
+	entry = make_entry(warp, ins, mask);
+	if (!entry)
+		return EMU_STOPPED;
+	if (queue->first)
+		queue->last->next = entry;
+	else
+		queue->first = entry;
+	queue->last = entry;
+	queue->issued++;
+	return issue_ready(warp);
+}
+
+/* ---- groups ------------------------------------------------------------------------------------ */
+
+static enum emu_step execute_commit(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	struct emu_wgmma_queue *queue = queue_of(warp);
+
+	(void)ins, (void)mask;
+	if (!queue)
+		return EMU_STOPPED;
+	queue->ends[queue->committed++ % remembered_groups] = queue->issued;
+	return EMU_NEXT;
+}
+
+static void describe_wait(const struct emu_waitable *waitable, const struct emu_split *split,
+                          char *text, size_t size)
+{
+	const struct emu_wgmma_queue *queue = emu_async_of_warp(split->warp)->wgmma;
+
+	(void)waitable;
+	snprintf(text, size,
+	         "waits for wgmma: %llu instructions are not complete%s",
+	         (unsigned long long)(queue->issued - queue->completed),
+	         queue->first ? "; other warps of the warpgroup have not issued the same" : "");
+}
+
+static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	struct emu_wgmma_queue *queue = queue_of(warp);
+	uint64_t allowed = (uint64_t)ins->operands[0].value;
+
+	(void)mask;
+	if (!queue)
+		return EMU_STOPPED;
+	if (allowed >= remembered_groups || queue->committed <= allowed ||
+	    queue->completed >=
+	            queue->ends[(queue->committed - 1 - allowed) % remembered_groups])
+		return EMU_NEXT;
+	queue->done.describe = describe_wait;
+	return emu_block_on(warp, &queue->done);
+}
+
+static enum emu_step execute_fence(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	(void)warp, (void)ins, (void)mask;
+	return EMU_NEXT;
+}
+
+/* ---- decode --------------------------------------------------------------------------------------- */
+
+static bool take_aligned(struct emu_decode *decode)
+{
+	if (!emu_take(decode, "sync") || !emu_take(decode, "aligned"))
+		return emu_reject(decode, ".sync.aligned is missing");
+	decode->ins->flags |= EMU_I_ALIGNED;
+	return true;
+}
+
+static bool element_of(enum emu_type type, enum emu_element *element)
+{
+	static const struct {
+		enum emu_type type;
+		enum emu_element element;
+	} pairs[] = {
+		{EMU_T_F16, EMU_ELEMENT_F16},   {EMU_T_BF16, EMU_ELEMENT_BF16},
+		{EMU_T_TF32, EMU_ELEMENT_TF32}, {EMU_T_E4M3, EMU_ELEMENT_E4M3},
+		{EMU_T_E5M2, EMU_ELEMENT_E5M2}, {EMU_T_S8, EMU_ELEMENT_S8},
+		{EMU_T_U8, EMU_ELEMENT_U8},
+	};
+
+	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+		if (pairs[i].type == type) {
+			*element = pairs[i].element;
+			return true;
+		}
+	return false;
+}
+
+static bool is_integer(enum emu_element element)
+{
+	return element == EMU_ELEMENT_S8 || element == EMU_ELEMENT_U8;
+}
+
+/* Types that go together, and D's. */
+static bool check_types(struct emu_decode *decode, struct wgmma_form *form, enum emu_type d)
+{
+	bool half = form->a == EMU_ELEMENT_F16 || form->a == EMU_ELEMENT_E4M3 ||
+	            form->a == EMU_ELEMENT_E5M2;
+	bool same = emu_element_bits(form->a) == 8
+	                    ? emu_element_bits(form->b) == 8 &&
+	                              is_integer(form->a) == is_integer(form->b)
+	                    : form->a == form->b;
+
+	if (!same)
+		return emu_reject(decode, "the types .%s and .%s do not go together",
+		                  emu_element_name(form->a), emu_element_name(form->b));
+	if (is_integer(form->a) ? d != EMU_T_S32 : d != EMU_T_F32 && (d != EMU_T_F16 || !half))
+		return emu_reject(decode, "D cannot be .%s for .%s operands", emu_types[d].text,
+		                  emu_element_name(form->a));
+	form->accumulator = d == EMU_T_S32   ? EMU_ACCUMULATE_S32
+	                    : d == EMU_T_F32 ? EMU_ACCUMULATE_F32
+	                                     : EMU_ACCUMULATE_F16;
+	return true;
+}
+
+static bool take_form(struct emu_decode *decode, struct wgmma_form *form)
+{
+	const char *shape = emu_take_prefix(decode, "m64n");
+	enum emu_type d, a, b;
+	int k;
+
+	if (!shape || sscanf(shape, "%dk%d", &form->n, &form->k) != 2)
+		return emu_reject(decode, "the shape is missing: .m64nNkK");
+	if (emu_take(decode, "sp"))
+		return emu_reject(decode, "sparse wgmma is not supported");
+	form->saturate = emu_take(decode, "satfinite");
+	d = emu_take_type(decode);
+	a = emu_take_type(decode);
+	b = emu_take_type(decode);
+	if (!element_of(a, &form->a) || !element_of(b, &form->b))
+		return emu_reject(decode, "the operand types .%s and .%s are not supported",
+		                  emu_types[a].text, emu_types[b].text);
+	if (!check_types(decode, form, d))
+		return false;
+	k = 256 / emu_element_bits(form->a);
+	if (form->k != k)
+		return emu_reject(decode, "K must be %d for .%s", k, emu_element_name(form->a));
+	if (form->n < 8 || form->n > 256 || form->n % 8 ||
+	    (is_integer(form->a) && form->n > 24 && form->n % 16))
+		return emu_reject(decode, "N = %d; %s", form->n,
+		                  is_integer(form->a) ? "8, 16, 24, 32, 48 ... 256 are possible"
+		                                      : "8..256 in steps of 8 are possible");
+	return true;
+}
+
+/* scale-d, then the immediates that the types have. */
+static bool take_tail(struct emu_decode *decode, struct wgmma_form *form)
+{
+	struct emu_ins *ins = decode->ins;
+	bool halves = emu_element_bits(form->a) == 16;
+	int scales = is_integer(form->a) ? 0 : 2;
+	int majors = !halves ? 0 : form->a_in_registers ? 1 : 2, want = 4 + scales + majors;
+
+	if (!emu_want_operands(decode, want, want))
+		return false;
+	if (ins->operands[3].kind == EMU_O_IMMEDIATE ? !emu_want_immediate(decode, 3, 0, 1)
+	                                             : !emu_want_predicate(decode, 3))
+		return false;
+	for (int i = 4; i < 4 + scales; i++) {
+		if (!emu_want_immediate(decode, i, -1, 1))
+			return false;
+		if (ins->operands[i].value == 0)
+			return emu_reject(decode, "imm-scale must be 1 or -1");
+	}
+	for (int i = 4 + scales; i < want; i++)
+		if (!emu_want_immediate(decode, i, 0, 1))
+			return false;
+	form->negate_a = scales && ins->operands[4].value < 0;
+	form->negate_b = scales && ins->operands[5].value < 0;
+	form->transpose_a = majors == 2 && ins->operands[6].value;
+	form->transpose_b = majors && ins->operands[want - 1].value;
+	return true;
+}
+
+static bool decode_mma(struct emu_decode *decode)
+{
+	struct emu_ins *ins = decode->ins;
+	struct wgmma_form *form = emu_decode_extra(decode, sizeof *form);
+	int d;
+
+	if (!form || !take_aligned(decode) || !take_form(decode, form))
+		return false;
+	ins->extra = form;
+	ins->flags |= EMU_I_PENDING_WGMMA;
+	form->a_in_registers = ins->operand_count > 1 && ins->operands[1].kind == EMU_O_VECTOR;
+	d = form->accumulator == EMU_ACCUMULATE_F16 ? form->n / 4 : form->n / 2;
+	if (!take_tail(decode, form) || !emu_want_vector(decode, 0, d, 32) ||
+	    !(form->a_in_registers ? emu_want_vector(decode, 1, 4, 32)
+	                           : emu_want_value(decode, 1, 64)) ||
+	    !emu_want_value(decode, 2, 64))
+		return false;
+	emu_results(ins, 1);
+	ins->read |= 1;         /* D is C as well */
+	return true;
+}
+
+static bool decode_plain(struct emu_decode *decode)
+{
+	return take_aligned(decode) && emu_want_operands(decode, 0, 0);
+}
+
+static bool decode_wait(struct emu_decode *decode)
+{
+	decode->ins->flags |= EMU_I_AWAIT_WGMMA;
+	emu_results(decode->ins, 0);
+	return take_aligned(decode) && emu_want_operands(decode, 1, 1) &&
+	       emu_want_immediate(decode, 0, 0, INT32_MAX);
+}
+
+static const struct emu_opcode rows[] = {
+	{"wgmma.fence", decode_plain, execute_fence, EMU_P_SM90A},
+	{"wgmma.mma_async", decode_mma, execute_mma, EMU_P_SM90A},
+	{"wgmma.commit_group", decode_plain, execute_commit, EMU_P_SM90A},
+	{"wgmma.wait_group", decode_wait, execute_wait, EMU_P_NO_RESULT | EMU_P_SM90A},
+};
+
+EMU_OPCODE_TABLE(wgmma, rows);
