@@ -1,0 +1,173 @@
+/*
+ * TMEM tiles (isa.md 4 and 5.1): 128 rows by tcgen05.ld.32x32b, a lane a thread;
+ * 64 rows, in 16 lanes of each warp's window, by the 16-lane shapes, which give
+ * wgmma's D layout.
+ */
+#include "frag.h"
+
+/* How a tile's cells go to registers. */
+struct tmem_shape {
+	const char *name;    /* "32x32b" */
+	const char *suffix;  /* ld: ".pack::16b" */
+	int columns;         /* 32-bit columns that x1 covers */
+	int registers;       /* of x1 */
+	int columns_element; /* elements a column, as the view counts them */
+};
+
+static bool is_half_lane(const struct ref *r)
+{
+	return r->alloc->layout == TML_HALF_LANE;
+}
+
+static void shape_of(struct low *l, const struct ref *r, bool store, struct tmem_shape *s)
+{
+	int bits = tc_dtypes[r->alloc->dtype].bits;
+	int packing = r->alloc->packing > 0 ? r->alloc->packing : 1;
+	bool narrow = packing == 1 && bits == 16;
+
+	if (packing == 1 && bits < 16)
+		tc_low_fail(l,
+			    "TMEM of %s with packed = false cannot be loaded or stored: only "
+			    "16-bit accumulators stand alone in their columns.",
+			    tc_dtypes[r->alloc->dtype].name);
+	if (bits < 8)
+		tc_low_fail(l, "TMEM of %s cannot be loaded to or stored from registers.",
+			    tc_dtypes[r->alloc->dtype].name);
+	s->suffix = !narrow ? "" : store ? ".unpack::16b" : ".pack::16b";
+	s->columns_element = packing;
+	if (!is_half_lane(r)) {
+		s->name = "32x32b";
+		s->registers = 1;
+		s->columns = narrow ? 2 : 1;
+	} else if (bits == 32) {
+		s->name = "16x256b";
+		s->registers = 4;
+		s->columns = 8;
+	} else {
+		s->name = "16x128b";
+		s->registers = 2;
+		s->columns = narrow ? 8 : 4;
+	}
+}
+
+void tc_frag_tmem_distribution(struct low *l, const struct ref *r, const struct role *role,
+			       struct distribution *d)
+{
+	const struct alloc *a = r->alloc;
+	int last = a->rank - 1, columns = (int)r->extent[last].size;
+	int warpgroups = tc_role_plan(l->c, role)->threads / 128;
+	struct tmem_shape s;
+
+	if (a->layout != TML_DEFAULT && a->layout != TML_HALF_LANE)
+		tc_low_fail(l, "Loading and storing this TMEM layout is not supported yet:\n%s",
+			    tc_ref_text(l->c->kern, r));
+	shape_of(l, r, false, &s);
+	if (r->rank != 2 || r->axis[0] != last - 1 || r->axis[1] != last ||
+	    r->extent[last - 1].size != (is_half_lane(r) ? 64 : 128))
+		tc_low_fail(l, "A TMEM tile is loaded and stored with all its rows:\n%s",
+			    tc_ref_text(l->c->kern, r));
+	if (columns % (s.columns * s.columns_element) != 0)
+		tc_low_fail(l,
+			    "%d columns of %s cannot be loaded or stored: a multiple of %d is "
+			    "needed.",
+			    columns, tc_dtypes[a->dtype].name, s.columns * s.columns_element);
+	if (is_half_lane(r))
+		tc_distribution_mma(d, columns, warpgroups, tc_dtypes[a->dtype].bits == 8 ? 4 : 2);
+	else
+		tc_distribution_row(d, columns, warpgroups, 8);
+}
+
+/* The window of this warp, and its warpgroup's piece of the columns. */
+static struct maddr tmem_address(struct low *l, const struct ref *r, const struct distribution *d,
+				 const struct tmem_shape *s)
+{
+	struct maddr m = tc_low_tmem_window(l, r);
+
+	for (int i = 0; i < d->axis[1].field_count; i++) {
+		const struct thread_field *f = &d->axis[1].field[i];
+
+		if (f->shift != 7)
+			continue;
+		m.reg = tc_low_add(l, R(m.reg),
+				   tc_low_mul(l, R(tc_thread_field(l, f)),
+					      f->stride / s->columns_element))
+				.reg;
+	}
+	return m;
+}
+
+/* Word of the value that register i of the whole transfer is. */
+static int word_of(const struct ref *r, const struct frag_value *v, int i)
+{
+	int half = v->words / 2;
+
+	if (!is_half_lane(r))
+		return i;
+	if (tc_dtypes[v->dtype].bits == 32)
+		return (i >> 1 & 1) * half + 2 * (i >> 2) + (i & 1);
+	return (i & 1) * half + (i >> 1);
+}
+
+/* Most registers a transfer, so that a tile takes few instructions. */
+#define MOST_REGISTERS 64
+
+static void move(struct low *l, const struct ref *r, struct frag_value *v, bool store)
+{
+	struct tmem_shape s;
+	struct maddr m;
+	int left, at = 0, column = 0;
+
+	shape_of(l, r, store, &s);
+	m = tmem_address(l, r, v->distribution, &s);
+	for (left = v->words / s.registers; left > 0;) {
+		struct mreg reg[MOST_REGISTERS];
+		int n = MOST_REGISTERS / s.registers;
+		const char *opcode;
+
+		while (n > left)
+			n /= 2;
+		for (int i = 0; i < n * s.registers; i++)
+			reg[i] = v->word[word_of(r, v, at + i)].reg;
+		opcode = tc_arena_printf(l->arena, "tcgen05.%s.sync.aligned.%s.x%d%s.b32",
+					 store ? "st" : "ld", s.name, n, s.suffix);
+		if (store)
+			mi(l, opcode, M(m, column), V(reg, n * s.registers));
+		else
+			mi(l, opcode, V(reg, n * s.registers), M(m, column));
+		at += n * s.registers;
+		column += n * s.columns;
+		left -= n;
+	}
+}
+
+void tc_lower_load_tmem(struct low *l, const struct op *op)
+{
+	const struct load_op *o = &op->u.load;
+	const struct distribution *d = tc_frag_distribution(l, o->result->id);
+	struct frag_value *v = tc_value_new(l, d, o->result->dtype, (bool[2]){true, true});
+
+	tc_low_all(l);
+	tc_low_wait_st(l);
+	for (int i = 0; i < v->words; i++)
+		v->word[i] = R(mi_b32(l));
+	move(l, o->ref, v, false);
+	l->pending_ld = true;
+	v->ld_epoch = l->ld_epoch;
+	tc_value_define(l, o->result, v);
+}
+
+void tc_lower_store_tmem(struct low *l, const struct op *op)
+{
+	const struct store_op *o = &op->u.store;
+	struct distribution *d = tc_arena_alloc(l->arena, sizeof *d);
+	const bool along[2] = {true, true};
+	struct frag_value *v;
+
+	tc_low_all(l);
+	tc_frag_tmem_distribution(l, o->ref, o->value->role, d);
+	v = tc_value_stored(l, o->value, d, 1, along);
+	/* Loads and stores of one thread are not ordered among themselves. */
+	tc_low_wait_ld(l);
+	move(l, o->ref, v, true);
+	l->pending_st = true;
+}
