@@ -65,6 +65,20 @@ void tc_open_run(lua_State *L);
 const char *tc_save_text(lua_State *L, const char *name, const char *suffix, const char *text,
 			 size_t length);
 
+/* lua_program.c: a kernel compiled for a target, kept in the kernel */
+struct compiled {
+	const struct target *target;
+	struct program *program;
+	struct loaded loaded;
+};
+/* Compiles on first use; raises what is wrong with the kernel, at the user's line. */
+struct compiled *tc_kernel_program(lua_State *L, int arg, const struct target *t);
+/* The option 'target' of the table at arg, else the kernel's own, else the current device's. */
+const struct target *tc_kernel_target(lua_State *L, int arg, const struct kern *k);
+/* Raises e, as an internal error with the PTX saved where the text that we wrote was refused. */
+int tc_raise_program(lua_State *L, const struct program *p, struct err *e);
+void tc_open_program(lua_State *L);
+
 /* lua_tensormap.c */
 struct lua_tensormap {
 	struct tensormap map;

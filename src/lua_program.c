@@ -1,0 +1,627 @@
+/* A kernel as text and machine code: ptx, cubin, sass, info, dump, export. */
+#include "compile.h"
+#include "lua_dev.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- compiled programs -------------------------------------------------------------------- */
+
+struct programs {
+	int count;
+	struct compiled at[8];
+};
+
+static void free_programs(void *p)
+{
+	struct programs *all = p;
+
+	if (!all)
+		return;
+	for (int i = 0; i < all->count; i++) {
+		tc_loaded_free(&all->at[i].loaded);
+		tc_program_free(all->at[i].program);
+	}
+	free(all);
+}
+
+const struct target *tc_kernel_target(lua_State *L, int arg, const struct kern *k)
+{
+	const char *name = lua_istable(L, arg) ? tc_option_string(L, arg, "target", NULL) : NULL;
+	const struct target *t = name ? tc_target_find(name) : NULL;
+
+	if (t)
+		return t;
+	if (!name)
+		return k->target ? tc_target_find(k->target) : tc_current_device(L)->target;
+	luaL_Buffer b;
+	luaL_buffinit(L, &b);
+	for (const struct target *const *each = tc_targets(); *each; each++) {
+		luaL_addstring(&b, each == tc_targets() ? "\"" : ", \"");
+		luaL_addstring(&b, (*each)->name);
+		luaL_addstring(&b, "\"");
+	}
+	luaL_pushresult(&b);
+	tc_argerror(L, arg, "option 'target' must be one of %s, got \"%s\"", lua_tostring(L, -1),
+		    name);
+	return NULL;
+}
+
+struct compile_call {
+	struct kern *kern;
+	const struct target *target;
+	struct program *program;
+};
+
+static void compile(void *arg)
+{
+	struct compile_call *c = arg;
+
+	c->program = tc_compile(c->kern, c->target);
+}
+
+static struct program *compile_now(lua_State *L, struct kern *k, const struct target *t)
+{
+	struct compile_call c = {.kern = k, .target = t};
+
+	tc_call(L, &k->err, compile, &c);
+	return c.program;
+}
+
+struct compiled *tc_kernel_program(lua_State *L, int arg, const struct target *t)
+{
+	struct lua_kernel *owner = tc_check_object(L, arg, TC_KERNEL);
+	struct kern *k = tc_check_kernel(L, arg);
+	struct programs *all = owner->programs;
+
+	for (int i = 0; all && i < all->count; i++)
+		if (all->at[i].target == t)
+			return &all->at[i];
+	if (!k->finished)
+		tc_error(L, "the recording of kernel '%s' is still open: call its :finish() first",
+			 k->name);
+	if (!all) {
+		all = calloc(1, sizeof *all);
+		if (!all)
+			tc_error(L, "not enough memory");
+		owner->programs = all;
+		owner->free_programs = free_programs;
+	}
+	struct program *p = compile_now(L, k, t);
+	struct compiled *c = &all->at[all->count++];
+	*c = (struct compiled){.target = t, .program = p};
+	return c;
+}
+
+/* Owns the program of a recording that is still open; that one is compiled anew each time. */
+struct fresh {
+	struct program *program;
+};
+
+static int fresh_gc(lua_State *L)
+{
+	struct fresh *f = lua_touserdata(L, 1);
+
+	if (f->program)
+		tc_program_free(f->program);
+	f->program = NULL;
+	return 0;
+}
+
+/* The program of a kernel, whose recording may be open; what holds it may be pushed. */
+static const struct program *any_program(lua_State *L, const struct target *t)
+{
+	struct kern *k = tc_check_kernel(L, 1);
+
+	if (k->finished)
+		return tc_kernel_program(L, 1, t)->program;
+	struct fresh *f = lua_newuserdatauv(L, sizeof *f, 0);
+	f->program = NULL;
+	if (luaL_newmetatable(L, "tcmma.fresh")) {
+		lua_pushcfunction(L, fresh_gc);
+		lua_setfield(L, -2, "__gc");
+	}
+	lua_setmetatable(L, -2);
+	f->program = compile_now(L, k, t);
+	return f->program;
+}
+
+int tc_raise_program(lua_State *L, const struct program *p, struct err *e)
+{
+	const char *saved;
+
+	if (!e->code || strcmp(e->code, "ptx-rejected"))
+		return tc_raise_device(L, e);
+	saved = tc_save_text(L, p->entry, ".ptx", p->ptx, p->ptx_length);
+	return tc_error(
+		L,
+		"internal error: the PTX made for this kernel is refused%s%s. This is a fault of "
+		"tcmma, please report it with that file.\n%s",
+		saved ? "; it is saved in " : " (and could not be saved)", saved ? saved : "",
+		e->text);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static const char *const target_option[] = {"target", NULL};
+
+static const struct program *program_of_call(lua_State *L, int arg)
+{
+	struct kern *k = tc_check_kernel(L, 1);
+
+	tc_options(L, arg, target_option);
+	return any_program(L, tc_kernel_target(L, arg, k));
+}
+
+static int kernel_ptx(lua_State *L)
+{
+	lua_settop(L, 2);
+	const struct program *p = program_of_call(L, 2);
+
+	lua_pushlstring(L, p->ptx, p->ptx_length);
+	return 1;
+}
+
+struct dump {
+	struct kern *kern;
+	const struct target *target;
+	const char *pass;
+	struct strbuf *text;
+};
+
+static void dump(void *arg)
+{
+	struct dump *d = arg;
+
+	tc_dump(d->text, d->kern, d->target, d->pass);
+}
+
+static int kernel_dump(lua_State *L)
+{
+	static const char *const passes[] = {"record", "lower", "roles", "place", "emit", NULL};
+	struct kern *k = tc_check_kernel(L, 1);
+	const char *pass = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : NULL;
+	bool known = false;
+
+	lua_settop(L, 3);
+	for (int i = 0; pass && passes[i]; i++)
+		known = known || !strcmp(pass, passes[i]);
+	if (!known)
+		return tc_argerror(
+			L, 2,
+			"a pass is expected: \"record\", \"lower\", \"roles\", \"place\" or "
+			"\"emit\"; got %s",
+			tc_describe(L, 2));
+	tc_options(L, 3, target_option);
+	struct strbuf *text = tc_new_object(L, "tcmma.text", sizeof *text, 0);
+	struct dump d = {
+		.kern = k, .target = tc_kernel_target(L, 3, k), .pass = pass, .text = text};
+	tc_call(L, &k->err, dump, &d);
+	lua_pushlstring(L, text->text ? text->text : "", text->length);
+	return 1;
+}
+
+/* ---- machine code
+ * -------------------------------------------------------------------------------- */
+
+struct assembled {
+	struct strbuf cubin, log;
+};
+
+static int assembled_gc(lua_State *L)
+{
+	struct assembled *a = lua_touserdata(L, 1);
+
+	free(a->cubin.text);
+	free(a->log.text);
+	memset(a, 0, sizeof *a);
+	return 0;
+}
+
+/* Pushes what owns the cubin and the log; NULL and e where the environment lacks the assembler. */
+static struct assembled *assemble(lua_State *L, const struct program *p, struct err *e)
+{
+	struct assembled *a = lua_newuserdatauv(L, sizeof *a, 0);
+
+	memset(a, 0, sizeof *a);
+	if (luaL_newmetatable(L, "tcmma.assembled")) {
+		lua_pushcfunction(L, assembled_gc);
+		lua_setfield(L, -2, "__gc");
+	}
+	lua_setmetatable(L, -2);
+	if (tc_assemble(p->ptx, p->ptx_length, p->target->name, &a->cubin, &a->log, e))
+		return a;
+	if (e->kind != ERR_ENVIRONMENT)
+		tc_raise_program(L, p, e);
+	return NULL;
+}
+
+static int kernel_cubin(lua_State *L)
+{
+	struct err e = {0};
+
+	lua_settop(L, 2);
+	struct assembled *a = assemble(L, program_of_call(L, 2), &e);
+	if (!a)
+		return tc_fail_device(L, &e);
+	lua_pushlstring(L, a->cubin.text, a->cubin.length);
+	lua_pushstring(L, a->log.text ? a->log.text : "");
+	return 2;
+}
+
+/* Pushes the full name of a program of the toolkit; false where there is none. */
+static bool push_tool(lua_State *L, const char *name)
+{
+	const char *homes[] = {tc_config_string(CONFIG_cuda_home), getenv("CUDA_HOME"),
+			       getenv("CUDA_PATH"), "/usr/local/cuda"};
+	const char *path = getenv("PATH");
+
+	for (size_t i = 0; i < sizeof homes / sizeof *homes; i++) {
+		if (!homes[i] || !*homes[i])
+			continue;
+		lua_pushfstring(L, "%s/bin/%s", homes[i], name);
+		if (!access(lua_tostring(L, -1), X_OK))
+			return true;
+		lua_pop(L, 1);
+	}
+	while (path && *path) {
+		size_t n = strcspn(path, ":");
+		lua_pushlstring(L, path, n);
+		lua_pushfstring(L, "%s/%s", lua_tostring(L, -1), name);
+		lua_remove(L, -2);
+		if (n && !access(lua_tostring(L, -1), X_OK))
+			return true;
+		lua_pop(L, 1);
+		path += n + (path[n] == ':');
+	}
+	return false;
+}
+
+/* A word for the shell. */
+static void push_quoted(lua_State *L, const char *text)
+{
+	luaL_gsub(L, text, "'", "'\\''");
+	lua_pushfstring(L, "'%s'", lua_tostring(L, -1));
+	lua_remove(L, -2);
+}
+
+/* Pushes what a command prints; false where it fails. */
+static bool push_output(lua_State *L, const char *command)
+{
+	FILE *pipe = popen(command, "r");
+	luaL_Buffer b;
+	size_t n;
+
+	if (!pipe)
+		return false;
+	/* Nothing in between may raise, or the pipe is lost: the text goes to plain memory first.
+	 */
+	char *text = NULL;
+	size_t length = 0, capacity = 0;
+	do {
+		if (capacity - length < 65536) {
+			char *grown = realloc(text, capacity + 262144);
+			if (!grown)
+				break;
+			text = grown;
+			capacity += 262144;
+		}
+		n = fread(text + length, 1, capacity - length, pipe);
+		length += n;
+	} while (n > 0);
+	bool ok = pclose(pipe) == 0 && length > 0;
+	if (ok) {
+		luaL_buffinit(L, &b);
+		luaL_addlstring(&b, text, length);
+		luaL_pushresult(&b);
+	}
+	free(text);
+	return ok;
+}
+
+static int kernel_sass(lua_State *L)
+{
+	struct err e = {0};
+
+	lua_settop(L, 2);
+	struct assembled *a = assemble(L, program_of_call(L, 2), &e);
+	if (!a)
+		return tc_fail_device(L, &e);
+	bool nvdisasm = push_tool(L, "nvdisasm");
+	if (!nvdisasm && !push_tool(L, "cuobjdump"))
+		return tc_failure(
+			L, "no-disassembler",
+			"neither nvdisasm nor cuobjdump was found: install the CUDA toolkit's "
+			"binary utilities, or set TCMMA_CUDA_HOME to a toolkit that has them");
+	const char *tool = lua_tostring(L, -1);
+	const char *cubin = tc_save_text(L, "sass", ".cubin", a->cubin.text, a->cubin.length);
+	if (!cubin)
+		return tc_failure(L, "no-disassembler", "the cubin cannot be written to a file: %s",
+				  strerror(errno));
+	push_quoted(L, tool);
+	push_quoted(L, cubin);
+	lua_pushfstring(L, "%s %s %s 2>/dev/null", lua_tostring(L, -2), nvdisasm ? "-c" : "-sass",
+			lua_tostring(L, -1));
+	bool ok = push_output(L, lua_tostring(L, -1));
+	unlink(cubin);
+	if (!ok)
+		return tc_failure(L, "no-disassembler",
+				  "%s cannot read the cubin: is it as new as the assembler?", tool);
+	return 1;
+}
+
+/* ---- info
+ * -------------------------------------------------------------------------------------------- */
+
+static void set_count(lua_State *L, const char *name, int64_t value)
+{
+	if (value < 0)
+		return;
+	lua_pushinteger(L, (lua_Integer)value);
+	lua_setfield(L, -2, name);
+}
+
+static void push_program_info(lua_State *L, const struct program *p)
+{
+	lua_createtable(L, 0, 16);
+	lua_pushstring(L, p->target->name);
+	lua_setfield(L, -2, "target");
+	lua_pushstring(L, p->entry);
+	lua_setfield(L, -2, "entry");
+	set_count(L, "threads", p->info.threads);
+	set_count(L, "warps", p->info.warps);
+	set_count(L, "smem", p->smem);
+	set_count(L, "tmem_columns", p->info.tmem_columns);
+	set_count(L, "barriers", p->info.barrier_count);
+	set_count(L, "named_barriers", p->info.named_barriers);
+	set_count(L, "params", p->param_count);
+	lua_pushstring(L, p->info.text ? p->info.text : "");
+	lua_setfield(L, -2, "text");
+	luaL_setmetatable(L, "tcmma.info");
+}
+
+static int kernel_info(lua_State *L)
+{
+	struct err e = {0};
+	struct assembly_info info;
+
+	lua_settop(L, 2);
+	const struct program *p = program_of_call(L, 2);
+	struct assembled *a = assemble(L, p, &e);
+	push_program_info(L, p);
+	if (!a) {
+		lua_pushstring(L, e.text);
+		lua_setfield(L, -2, "assembler_missing");
+		return 1;
+	}
+	if (tc_assembly_info(a->log.text, p->entry, &info)) {
+		set_count(L, "registers", info.registers);
+		set_count(L, "spill_stores", info.spill_stores);
+		set_count(L, "spill_loads", info.spill_loads);
+		set_count(L, "stack", info.stack);
+	}
+	lua_pushstring(L, a->log.text ? a->log.text : "");
+	lua_setfield(L, -2, "log");
+	return 1;
+}
+
+static int info_tostring(lua_State *L)
+{
+	static const char *const names[] = {"target",       "threads",     "registers",
+					    "spill_stores", "spill_loads", "smem",
+					    "tmem_columns", "barriers",    "named_barriers"};
+	luaL_Buffer b;
+
+	luaL_checktype(L, 1, LUA_TTABLE);
+	luaL_buffinit(L, &b);
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		lua_getfield(L, 1, names[i]);
+		bool present = !lua_isnil(L, -1);
+		lua_pop(L, 1);
+		if (!present)
+			continue;
+		luaL_addstring(&b, names[i]);
+		luaL_addstring(&b, " = ");
+		lua_getfield(L, 1, names[i]);
+		luaL_tolstring(L, -1, NULL);
+		lua_remove(L, -2);
+		luaL_addvalue(&b);
+		luaL_addchar(&b, '\n');
+	}
+	lua_getfield(L, 1, "text");
+	luaL_tolstring(L, -1, NULL);
+	lua_remove(L, -2);
+	luaL_addvalue(&b);
+	luaL_pushresult(&b);
+	return 1;
+}
+
+/* ---- export
+ * -------------------------------------------------------------------------------------------- */
+
+static void add_numbers(luaL_Buffer *b, const char *name, const uint32_t *values, int n)
+{
+	char text[96];
+
+	snprintf(text, sizeof text, "\"%s\": [", name);
+	luaL_addstring(b, text);
+	for (int i = 0; i < n; i++) {
+		snprintf(text, sizeof text, i ? ", %u" : "%u", values[i]);
+		luaL_addstring(b, text);
+	}
+	luaL_addstring(b, "]");
+}
+
+static void add_param(luaL_Buffer *b, const struct param *p, const struct kern *k)
+{
+	static const char *const kinds[] = {"tensormap", "pointer", "u32"};
+	char text[128];
+	uint32_t axes[5], collapsed[5];
+
+	snprintf(text, sizeof text, "{\"kind\": \"%s\", ", kinds[p->kind]);
+	luaL_addstring(b, text);
+	if (p->kind == PARAM_DIM) {
+		luaL_addstring(b, "\"dimension\": \"");
+		luaL_addstring(b, k->dim_names[p->arg]);
+		luaL_addstring(b, "\"}");
+		return;
+	}
+	snprintf(text, sizeof text, "\"argument\": %d", p->arg);
+	luaL_addstring(b, text);
+	if (p->kind == PARAM_TENSORMAP) {
+		for (int i = 0; i < 5; i++) {
+			axes[i] = (uint32_t)p->axis[i];
+			collapsed[i] = (uint32_t)p->collapsed[i];
+		}
+		snprintf(text, sizeof text, ", \"type\": %d, \"swizzle_bytes\": %d, ",
+			 tc_dtypes[p->dtype].tma, p->swizzle);
+		luaL_addstring(b, text);
+		add_numbers(b, "axis", axes, p->rank);
+		luaL_addstring(b, ", ");
+		add_numbers(b, "collapsed", collapsed, p->rank);
+		luaL_addstring(b, ", ");
+		add_numbers(b, "box", p->box, p->rank);
+	}
+	luaL_addstring(b, "}");
+}
+
+/* What a launcher in another language needs to know. */
+static void push_manifest(lua_State *L, const struct kern *k, const struct program *p)
+{
+	luaL_Buffer b;
+	char text[256];
+
+	luaL_buffinit(L, &b);
+	luaL_addstring(&b, "{\n  \"entry\": \"");
+	luaL_addstring(&b, p->entry);
+	luaL_addstring(&b, "\",\n  \"target\": \"");
+	luaL_addstring(&b, p->target->name);
+	luaL_addstring(&b, "\",\n  ");
+	add_numbers(&b, "block", p->block, 3);
+	luaL_addstring(&b, ",\n  ");
+	add_numbers(&b, "cluster", p->cluster, 3);
+	luaL_addstring(&b, ",\n  \"grid\": [");
+	for (int i = 0; i < k->grid_rank; i++) {
+		snprintf(text, sizeof text, i ? ", %lld" : "%lld", (long long)k->grid[i]);
+		luaL_addstring(&b, text);
+	}
+	snprintf(text, sizeof text, "],\n  \"dynamic_smem\": %u,\n  \"params\": [", p->smem);
+	luaL_addstring(&b, text);
+	for (int i = 0; i < p->param_count; i++) {
+		luaL_addstring(&b, i ? ",\n    " : "\n    ");
+		add_param(&b, &p->params[i], k);
+	}
+	luaL_addstring(&b, "\n  ]\n}\n");
+	luaL_pushresult(&b);
+}
+
+/* Writes the string on top of the stack and pops it; the file's name goes to the list below. */
+static void write_file(lua_State *L, int list, const char *path)
+{
+	size_t length;
+	const char *text = lua_tolstring(L, -1, &length);
+	FILE *f = fopen(path, "wb");
+	bool ok = f && fwrite(text, 1, length, f) == length;
+
+	if (f && fclose(f))
+		ok = false;
+	if (!ok)
+		tc_error(L, "cannot write '%s': %s", path, strerror(errno));
+	lua_pop(L, 1);
+	lua_pushstring(L, path);
+	lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t n = strlen(text), m = strlen(end);
+
+	return n > m && !strcmp(text + n - m, end);
+}
+
+static int kernel_export(lua_State *L)
+{
+	struct kern *k = tc_check_kernel(L, 1);
+	struct err e = {0};
+
+	if (lua_type(L, 2) != LUA_TSTRING)
+		return tc_argerror(L, 2, "a path is expected, got %s", tc_describe(L, 2));
+	const char *path = lua_tostring(L, 2);
+	lua_settop(L, 3);
+	const struct program *p = program_of_call(L, 3);
+	bool one_ptx = ends_with(path, ".ptx"), one_cubin = ends_with(path, ".cubin");
+	lua_newtable(L);
+	int list = lua_gettop(L);
+	if (!one_cubin) {
+		lua_pushlstring(L, p->ptx, p->ptx_length);
+		write_file(L, list, one_ptx ? path : lua_pushfstring(L, "%s.ptx", path));
+		lua_settop(L, list);
+	}
+	struct assembled *a = one_ptx ? NULL : assemble(L, p, &e);
+	if (one_cubin && !a)
+		return tc_fail_device(L, &e);
+	if (a) {
+		lua_pushlstring(L, a->cubin.text, a->cubin.length);
+		write_file(L, list, one_cubin ? path : lua_pushfstring(L, "%s.cubin", path));
+	}
+	if (!one_ptx && !one_cubin) {
+		lua_settop(L, list);
+		lua_pushfstring(L, "%s.json", path);
+		push_manifest(L, k, p);
+		write_file(L, list, lua_tostring(L, -2));
+	}
+	lua_settop(L, list);
+	return 1;
+}
+
+static const struct tc_function methods[] = {
+	{"ptx", kernel_ptx,
+	 "ptx(self, opts?: {target?: string}) -> string\n"
+	 "The PTX for a target; without the option, for the kernel's own, else for the current "
+	 "device's. Works "
+	 "on an open recording too."},
+	{"cubin", kernel_cubin,
+	 "cubin(self, opts?: {target?: string}) -> string?, string, string?\n"
+	 "The assembled kernel, and the assembler's log. It needs nvJitLink but no GPU: without "
+	 "it, nil, a "
+	 "message, `no-assembler`."},
+	{"sass", kernel_sass,
+	 "sass(self, opts?: {target?: string}) -> string?, string?, string?\n"
+	 "The machine code as text, by `nvdisasm` or `cuobjdump`; nil, a message, "
+	 "`no-disassembler` where "
+	 "there is neither."},
+	{"info", kernel_info,
+	 "info(self, opts?: {target?: string}) -> table\n"
+	 "What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, "
+	 "`named_barriers`, `params`, `text` (roles and allocations); from the assembler "
+	 "`registers`, "
+	 "`spill_stores`, `spill_loads`, `stack` (bytes), `log`, or `assembler_missing` with the "
+	 "reason."},
+	{"dump", kernel_dump,
+	 "dump(self, pass: string, opts?: {target?: string}) -> string\n"
+	 "The kernel after a pass of the compiler: `\"record\"`, `\"lower\"`, `\"roles\"`, "
+	 "`\"place\"`, "
+	 "`\"emit\"`."},
+	{"export", kernel_export,
+	 "export(self, path: string, opts?: {target?: string}) -> string[]\n"
+	 "Writes `path.ptx`, `path.cubin` (where there is an assembler) and `path.json` with all "
+	 "that a launcher "
+	 "in another language needs; a path that ends in `.ptx` or `.cubin` writes that file "
+	 "alone. Returns the "
+	 "files' names."},
+	{NULL, NULL, NULL}};
+
+void tc_open_program(lua_State *L)
+{
+	luaL_newmetatable(L, "tcmma.info");
+	lua_pushcfunction(L, info_tostring);
+	lua_setfield(L, -2, "__tostring");
+	lua_pop(L, 1);
+	luaL_getmetatable(L, TC_KERNEL);
+	lua_getfield(L, -1, "__methods");
+	tc_functions(L, TC_KERNEL, methods);
+	lua_pop(L, 2);
+}
