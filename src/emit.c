@@ -258,9 +258,22 @@ static void put_registers(struct compilation *c, struct strbuf *b)
 	tc_puts(b, "\n");
 }
 
+/* By label: something branches to it. */
+static bool *used_labels(struct compilation *c)
+{
+	bool *used = tc_arena_alloc(c->arena, sizeof(*used) * (size_t)(c->labels.count + 1));
+
+	for (const struct minst *m = c->first; m; m = m->next)
+		for (int i = 0; i < m->count; i++)
+			if (m->operand[i].kind == MO_LABEL)
+				used[m->operand[i].imm] = true;
+	return used;
+}
+
 void tc_emit(struct compilation *c, struct strbuf *out)
 {
 	struct lines n = {.line = 1};
+	const bool *used = used_labels(c);
 
 	put_header(c, out);
 	put_registers(c, out);
@@ -271,14 +284,16 @@ void tc_emit(struct compilation *c, struct strbuf *out)
 			put_instruction(c, out, m);
 			break;
 		case MI_LABEL:
-			put_label(c, out, m->label);
-			tc_puts(out, ":\n");
+			if (used[m->label]) {
+				put_label(c, out, m->label);
+				tc_puts(out, ":\n");
+			}
 			break;
 		case MI_COMMENT:
 			tc_printf(out, "\t// %s\n", m->opcode);
 			break;
 		case MI_RAW:
-			tc_printf(out, "\t%s\n", m->opcode);
+			tc_printf(out, *m->opcode ? "\t%s\n" : "%s\n", m->opcode);
 			break;
 		case MI_PLACE:
 			break;

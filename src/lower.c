@@ -179,6 +179,7 @@ static void role_entry(struct low *l, int next)
 	struct role_plan *r = l->role;
 	int last = r->first_warp + r->warps;
 
+	mi_raw(l, "");
 	if (r->warps == 1)
 		mi_comment(l, "role %s: warp %d", r->name, r->first_warp);
 	else
@@ -358,6 +359,29 @@ static void prefetch_maps(struct low *l, struct minst **at, struct mreg first)
 	l->at = back;
 }
 
+static int order_of(const struct param *p)
+{
+	return p->kind == PARAM_DIM ? 2 * 10000 + p->arg
+				    : 2 * p->arg + (p->kind == PARAM_TENSORMAP ? 1 : 0);
+}
+
+/* Arguments in their order, then named dimensions. */
+static void sort_params(struct compilation *c)
+{
+	void **item = c->params.item;
+
+	for (int i = 1; i < c->params.count; i++)
+		for (int j = i; j > 0; j--) {
+			void *before = item[j - 1];
+
+			if (order_of(&((struct param_slot *)before)->param) <=
+			    order_of(&((struct param_slot *)item[j])->param))
+				break;
+			item[j - 1] = item[j];
+			item[j] = before;
+		}
+}
+
 void tc_lower(struct compilation *c)
 {
 	struct low l = {.c = c, .arena = c->arena, .at = &c->first};
@@ -373,10 +397,12 @@ void tc_lower(struct compilation *c)
 	for (int i = 0; i < c->role_count; i++)
 		lower_role(&l, &c->roles[i], done);
 	mi_label(&l, done);
+	l.op = NULL;
 	if (c->target->ops->end)
 		c->target->ops->end(&l);
 	if (has_cluster(c->kern))
 		cluster_barrier(&l);
 	mi_plain(&l, "ret");
+	sort_params(c);
 	prefetch_maps(&l, prefetch, first);
 }

@@ -11,7 +11,7 @@
 
 /* An operand, or a leaf, as a key. */
 struct key {
-	int op;
+	int64_t op; /* no padding: keys are compared as bytes */
 	int64_t part[6];
 };
 struct entry {
