@@ -19,15 +19,28 @@ static uint32_t cluster_size(const struct kern *k, int cuda_axis)
 	return axis >= 0 && k->cluster[axis] > 0 ? (uint32_t)k->cluster[axis] : 1;
 }
 
+/* Folding divides by the sizes of the axes. */
+static void check_grid(struct compilation *c)
+{
+	for (int i = 0; i < c->kern->grid_rank; i++)
+		if (c->kern->grid[i] < 0 && tc_grid_folded(c->kern))
+			tc_fail_at(c->err, c->kern->pos,
+				   "the grid has %d axes; CUDA has three, and more need sizes that "
+				   "are known when the kernel is recorded (axis %d has not)",
+				   c->kern->grid_rank, i);
+}
+
 static void begin(struct compilation *c)
 {
 	struct program *p = c->program;
 	struct low names = {.arena = c->arena};
 
+	check_grid(c);
 	c->version = (c->target->ptx_version[0] - '0') * 10 + (c->target->ptx_version[2] - '0');
 	p->target = c->target;
 	p->entry = tc_ptx_identifier(&names, c->kern->name);
-	if (*p->entry >= '0' && *p->entry <= '9')
+	if ((*p->entry >= '0' && *p->entry <= '9') || !strcmp(p->entry, "smem") ||
+	    !strcmp(p->entry, "vprintf"))
 		p->entry = tc_arena_printf(c->arena, "kernel_%s", p->entry);
 	for (int i = 0; i < 3; i++)
 		p->cluster[i] = cluster_size(c->kern, i);

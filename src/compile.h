@@ -356,6 +356,8 @@ void tc_low_return(struct low *l, struct low_place p);
 /* Scopes of code: what is computed inside is not known outside.  A loop keeps
  * the place before it, for values that do not change in it. */
 void tc_low_open(struct low *l, bool loop);
+/* The other branch: what does not depend on it goes before both. */
+void tc_low_open_beside(struct low *l, const struct low_scope *sibling);
 void tc_low_close(struct low *l);
 
 /* lower.c */

@@ -108,25 +108,24 @@ void tc_lower_when(struct low *l, const struct op *op)
 	if (!then && !otherwise)
 		return;
 	p = tc_low_pred(l, w->cond);
-	if (then) {
-		tc_low_open(l, false);
+	tc_low_open(l, false);
+	if (!then)
+		mi_if(l, p, "bra", LABEL(end));
+	else
 		mi_unless(l, p, "bra", LABEL(otherwise ? middle : end));
-		tc_low_ops(l, w->then);
-		tc_low_join(l);
+	tc_low_ops(l, then ? w->then : w->otherwise);
+	tc_low_join(l);
+	if (then && otherwise) {
+		const struct low_scope *first = l->scope;
+
 		tc_low_close(l);
-		if (otherwise) {
-			mi(l, "bra", LABEL(end));
-			mi_label(l, middle);
-		}
-	}
-	if (otherwise) {
-		tc_low_open(l, false);
-		if (!then)
-			mi_if(l, p, "bra", LABEL(end));
+		mi(l, "bra", LABEL(end));
+		mi_label(l, middle);
+		tc_low_open_beside(l, first);
 		tc_low_ops(l, w->otherwise);
 		tc_low_join(l);
-		tc_low_close(l);
 	}
+	tc_low_close(l);
 	mi_label(l, end);
 }
 

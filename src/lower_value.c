@@ -67,6 +67,14 @@ void tc_low_open(struct low *l, bool loop)
 	set_scope(l, s);
 }
 
+void tc_low_open_beside(struct low *l, const struct low_scope *sibling)
+{
+	struct low_scope *s = new_scope(l, sibling->parent, sibling->loop);
+
+	s->before = sibling->before;
+	set_scope(l, s);
+}
+
 void tc_low_close(struct low *l)
 {
 	set_scope(l, l->scope->parent);
