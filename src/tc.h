@@ -611,6 +611,8 @@ struct alias_set *tc_kern_union(struct kern *k, struct ref ***members, const int
 				int member_count);
 /* Cluster axis of that name, -1: none. */
 int tc_kern_cluster_axis(const struct kern *k, const char *name);
+/* Bit i: cluster axis i is among the names; an unknown one fails. */
+unsigned tc_kern_axes(struct kern *k, const char *const *names, int count);
 
 /* val.c: expressions (frag.c for register tiles below) */
 struct val *tc_val_const(struct kern *k, int32_t i);
@@ -780,6 +782,8 @@ const struct target *const *tc_targets(void);          /* NULL-terminated */
 
 /* What only the whole kernel shows; the message points at the op's line. */
 void tc_verify(struct kern *k, const struct target *t);
+/* SMEM of all allocations and barriers and `extra` bytes (scratch, alignment) fit the target. */
+void tc_verify_smem(struct kern *k, const struct target *t, int64_t extra);
 
 /* One launch parameter of the emitted kernel, filled from the user's arrays. */
 enum param_kind {

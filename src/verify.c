@@ -1,0 +1,374 @@
+/*
+ * What only the whole kernel shows.  Budgets and targets are checked for every compilation,
+ * synchronisation (verify_barrier.c) for finished recordings only: at the prompt a wait may still
+ * wait for its arrival to be typed.
+ */
+#include "verify.h"
+#include "compile.h"
+
+/* ---- walking the scope tree ----------------------------------------------------------- */
+
+struct walk {
+	struct kern *kern;
+	void (*fn)(void *arg, const struct site *site);
+	void *arg;
+};
+
+/* Trips of a range with constant bounds; -1: not known. */
+static int64_t trips(const struct range_op *r)
+{
+	int64_t lo, hi, step = 1;
+
+	if (!tc_val_is_const(r->lo, &lo) || !tc_val_is_const(r->hi, &hi) ||
+	    (r->step && !tc_val_is_const(r->step, &step)) || step == 0)
+		return -1;
+	if (step > 0)
+		return hi > lo ? (hi - lo + step - 1) / step : 0;
+	return lo > hi ? (lo - hi - step - 1) / -step : 0;
+}
+
+static void add_loop(struct times *t, const struct op *loop)
+{
+	if (t->loops < VERIFY_MAX_LOOPS)
+		t->loop[t->loops++] = loop;
+	else
+		t->unsure = true;
+}
+
+static void walk_scope(const struct walk *w, const struct scope *s, const struct times *outer);
+
+static void walk_range(const struct walk *w, const struct op *o, struct times inner)
+{
+	int64_t n = trips(&o->u.range);
+
+	if (n >= 0)
+		inner.constant *= n;
+	else
+		add_loop(&inner, o);
+	walk_scope(w, o->u.range.body, &inner);
+}
+
+static void walk_op(const struct walk *w, const struct op *o, const struct times *outer)
+{
+	struct times inner = *outer;
+
+	switch (o->kind) {
+	case OP_RANGE:
+		walk_range(w, o, inner);
+		break;
+	case OP_LOOP:
+		inner.unsure = true;
+		add_loop(&inner, o);
+		walk_scope(w, o->u.loop.body, &inner);
+		break;
+	case OP_WHEN:
+		inner.maybe = true;
+		walk_scope(w, o->u.when.then, &inner);
+		if (o->u.when.otherwise)
+			walk_scope(w, o->u.when.otherwise, &inner);
+		break;
+	case OP_ROLE:
+		walk_scope(w, o->u.role.body, &inner);
+		break;
+	default:
+		break;
+	}
+}
+
+static void walk_scope(const struct walk *w, const struct scope *s, const struct times *outer)
+{
+	struct site site = {.role = s->role ? s->role : w->kern->implicit_role, .times = *outer};
+
+	for (const struct op *o = s->first; o; o = o->next) {
+		site.op = o;
+		w->fn(w->arg, &site);
+		walk_op(w, o, outer);
+	}
+}
+
+void tc_verify_walk(struct kern *k, void (*fn)(void *arg, const struct site *site), void *arg)
+{
+	struct walk w = {k, fn, arg};
+	struct times once = {.constant = 1};
+
+	walk_scope(&w, k->root, &once);
+}
+
+/* ---- budgets -------------------------------------------------------------------------- */
+
+static int64_t smem_bytes(const struct alloc *a)
+{
+	struct smem_layout s;
+
+	tc_smem_layout(a, &s);
+	return s.bytes;
+}
+
+static int64_t size_of(const struct alloc *a)
+{
+	return a->space == SP_SMEM ? smem_bytes(a) : a->columns;
+}
+
+/* Members of a union share storage: the largest one counts. */
+static int64_t union_size(struct kern *k, const struct alias_set *set)
+{
+	int64_t largest = 0;
+
+	for (int m = 0; m < set->member_count; m++) {
+		int64_t sum = 0;
+
+		for (int i = 0; i < k->allocs.count; i++) {
+			const struct alloc *a = k->allocs.item[i];
+
+			if (a->alias == set && a->alias_member == m)
+				sum += size_of(a);
+		}
+		largest = sum > largest ? sum : largest;
+	}
+	return largest;
+}
+
+static int64_t total(struct kern *k, enum space space)
+{
+	int64_t sum = 0;
+
+	for (int i = 0; i < k->allocs.count; i++) {
+		const struct alloc *a = k->allocs.item[i];
+
+		if (a->space == space && !a->alias)
+			sum += size_of(a);
+	}
+	for (int i = 0; i < k->aliases.count; i++) {
+		const struct alias_set *set = k->aliases.item[i];
+
+		if (set->space == space)
+			sum += union_size(k, set);
+	}
+	return sum;
+}
+
+static const char *list(struct kern *k, enum space space, const char *unit)
+{
+	const char *text = "";
+
+	for (int i = 0; i < k->allocs.count; i++) {
+		struct alloc *a = k->allocs.item[i];
+
+		if (a->space == space)
+			text = tc_arena_printf(&k->arena, "%s\n  %lld %s%s: %s", text,
+					       (long long)size_of(a), unit,
+					       a->alias ? " (in a union)" : "",
+					       tc_ref_text(k, tc_ref_whole(k, a)));
+	}
+	return text;
+}
+
+static int64_t barrier_bytes(const struct kern *k)
+{
+	int64_t bytes = 0;
+
+	for (int i = 0; i < k->barriers.count; i++)
+		bytes += 8 * ((const struct barrier *)k->barriers.item[i])->num_barriers;
+	return bytes;
+}
+
+void tc_verify_smem(struct kern *k, const struct target *t, int64_t extra)
+{
+	int64_t allocated = total(k, SP_SMEM), barriers = barrier_bytes(k);
+	int64_t sum = allocated + barriers + extra;
+	const char *more;
+
+	if (sum <= t->smem_limit)
+		return;
+	more = tc_arena_printf(&k->arena, "%s\n  %lld bytes: barriers", list(k, SP_SMEM, "bytes"),
+			       (long long)barriers);
+	if (extra)
+		more = tc_arena_printf(&k->arena, "%s\n  %lld bytes: scratch and alignment", more,
+				       (long long)extra);
+	more = tc_arena_printf(&k->arena, "%s\n  %lld bytes in all; a block of %s may use %lld",
+			       more, (long long)sum, t->name, (long long)t->smem_limit);
+	tc_documented_at(&k->err, k->pos, SMEM_LIMIT, more, tc_integer_text(k, sum),
+			 tc_integer_text(k, t->smem_limit));
+}
+
+static const char *cluster_text(struct kern *k)
+{
+	const char *text = "(";
+
+	for (int i = 0; i < 3; i++)
+		text = tc_arena_printf(
+			&k->arena, "%s%s%lld", text, i ? ", " : "",
+			i < k->cluster_rank ? (long long)k->cluster[k->cluster_rank - 1 - i] : 1LL);
+	return tc_join(k, text, ")");
+}
+
+static void verify_collective(struct kern *k)
+{
+	const struct alloc *first = NULL;
+	int64_t size = 1;
+
+	for (int i = 0; i < k->cluster_rank; i++)
+		size *= k->cluster[i];
+	for (int i = 0; i < k->allocs.count; i++) {
+		struct alloc *a = k->allocs.item[i];
+
+		if (a->space != SP_TMEM)
+			continue;
+		first = first ? first : a;
+		if (a->collective != first->collective)
+			tc_documented_at(&k->err, a->pos, TMEM_MIXED_COLLECTIVE,
+					 list(k, SP_TMEM, "columns"));
+	}
+	if (first && first->collective && size % 2)
+		tc_documented_at(&k->err, first->pos, TMEM_COLLECTIVE_CLUSTER, "", cluster_text(k));
+	if (first && first->collective)
+		tc_documented_at(&k->err, first->pos, NOT_SUPPORTED, "",
+				 "Collective TMEM (cta_group::2)");
+}
+
+static void verify_tmem(struct kern *k, const struct target *t)
+{
+	int64_t columns = total(k, SP_TMEM), rounded = 32;
+
+	if (!columns)
+		return;
+	if (!t->tmem_columns)
+		for (int i = 0; i < k->allocs.count; i++) {
+			const struct alloc *a = k->allocs.item[i];
+
+			if (a->space == SP_TMEM)
+				tc_documented_at(&k->err, a->pos, NOT_SUPPORTED, "",
+						 tc_arena_printf(&k->arena, "TMEM on %s", t->name));
+		}
+	verify_collective(k);
+	while (rounded < columns)
+		rounded *= 2;
+	if (rounded > t->tmem_columns)
+		tc_documented_at(&k->err, k->pos, TMEM_LIMIT,
+				 tc_arena_printf(&k->arena, "%s\n  %lld columns in all",
+						 list(k, SP_TMEM, "columns"), (long long)columns),
+				 tc_integer_text(k, rounded));
+}
+
+/* ---- roles ------------------------------------------------------------------------------- */
+
+#define NAMED_BARRIERS 15 /* 1 to 15: 0 is __syncthreads */
+
+static void verify_named_barriers(struct kern *k)
+{
+	int count = 0;
+
+	for (int i = 0; i < k->roles.count; i++)
+		count += ((const struct role *)k->roles.item[i])->warps > 1;
+	if (count > NAMED_BARRIERS)
+		tc_documented_at(&k->err, k->pos, TOO_MANY_NAMED_BARRIERS, "",
+				 tc_integer_text(k, count));
+}
+
+struct registers {
+	int64_t asked;            /* registers of all warpgroups at their limits */
+	int standard;             /* of a thread at launch */
+	int free_warps;           /* left in the last warpgroup of small roles */
+	const struct role *first; /* in that warpgroup */
+	const struct role *setter;
+};
+
+/* Whole warpgroups have a limit of their own; smaller roles share one. */
+static void add_role(struct kern *k, struct registers *r, const struct role *role)
+{
+	int limit = role->max_registers ? role->max_registers : r->standard;
+	int first_limit;
+
+	if (role->max_registers)
+		r->setter = role;
+	if (role->warpgroups) {
+		r->asked += (int64_t)32 * role->warps * limit;
+		return;
+	}
+	if (r->free_warps < role->warps) {
+		int groups = (role->warps - r->free_warps + 3) / 4;
+
+		r->asked += (int64_t)128 * groups * limit;
+		r->free_warps += 4 * groups;
+		r->first = r->free_warps - role->warps < 4 * groups ? role : r->first;
+	}
+	first_limit = r->first->max_registers ? r->first->max_registers : r->standard;
+	if (first_limit != limit)
+		tc_documented_at(&k->err, role->pos, REGISTERS_SHARED, "", r->first->name,
+				 role->name);
+	r->free_warps -= role->warps;
+}
+
+static void verify_registers(struct kern *k, const struct target *t)
+{
+	struct registers r = {0};
+	int warps = 0, groups, threads;
+
+	for (int i = 0; i < k->roles.count; i++)
+		warps += ((const struct role *)k->roles.item[i])->warps;
+	groups = (warps + 3) / 4;
+	threads = 128 * groups;
+	if (!threads)
+		return;
+	r.standard = t->registers / threads / 8 * 8;
+	r.standard = r.standard > 256 ? 256 : r.standard;
+	for (int pass = 0; pass < 2; pass++)
+		for (int i = 0; i < k->roles.count; i++) {
+			const struct role *role = k->roles.item[i];
+
+			if (role->warpgroups == (pass == 0))
+				add_role(k, &r, role);
+		}
+	if (r.setter && r.asked > (int64_t)threads * r.standard)
+		tc_documented_at(&k->err, r.setter->pos, REGISTERS_POOL,
+				 tc_arena_printf(&k->arena,
+						 "\n  %d threads, each launched with %d registers",
+						 threads, r.standard),
+				 tc_integer_text(k, r.asked),
+				 tc_integer_text(k, (int64_t)threads * r.standard));
+}
+
+/* ---- ops ------------------------------------------------------------------------------------ */
+
+struct verify {
+	struct kern *kern;
+	const struct target *target;
+};
+
+static void verify_mma(const struct verify *v, const struct op *o)
+{
+	const struct mma_op *m = &o->u.mma;
+	enum dtype a = m->a->alloc->dtype, b = m->b->alloc->dtype;
+	const struct mma_row *row = tc_mma_row(false, a, b, m->acc->alloc->dtype,
+					       m->a_scale ? m->a_scale->alloc->dtype : DT_COUNT);
+
+	if (row && !tc_mma_on_target(row, v->target->name))
+		tc_documented_at(&v->kern->err, o->pos, MMA_TARGET, "", row->name,
+				 tc_dtypes[a].name, tc_dtypes[b].name, v->target->name);
+}
+
+static void verify_op(void *arg, const struct site *site)
+{
+	const struct verify *v = arg;
+	const struct op *o = site->op;
+	int n = o->u.registers.count;
+
+	if (o->kind == OP_MMA)
+		verify_mma(v, o);
+	if (o->kind == OP_SET_MAX_REGISTERS && (n < 24 || n > 256 || n % 8))
+		tc_documented_at(&v->kern->err, o->pos, REGISTERS_RANGE, "",
+				 tc_integer_text(v->kern, n));
+}
+
+void tc_verify(struct kern *k, const struct target *t)
+{
+	struct verify v = {k, t};
+
+	verify_tmem(k, t);
+	tc_verify_smem(k, t, 0);
+	tc_verify_walk(k, verify_op, &v);
+	verify_named_barriers(k);
+	verify_registers(k, t);
+	if (k->finished)
+		tc_verify_barriers(k);
+}

@@ -1,0 +1,418 @@
+/*
+ * Synchronisation that is wrong on every path: waits that never end, arrivals that do not add
+ * up, accumulators that are read without a wait.  What depends on conditions is let through.
+ */
+#include "verify.h"
+
+struct sites {
+	struct kern *kern;
+	int count, capacity;
+	struct site *item;
+};
+
+/* The barrier on which an op arrives, NULL: none. */
+static const struct barrier *arrives_on(const struct op *o)
+{
+	switch (o->kind) {
+	case OP_COPY_GMEM_TO_SMEM:
+		return o->u.copy.barrier.barrier;
+	case OP_MMA:
+		return o->u.mma.barrier.barrier;
+	case OP_BARRIER_ARRIVE:
+	case OP_COMMIT_ARRIVE:
+		return o->u.arrive.barrier.barrier;
+	default:
+		return NULL;
+	}
+}
+
+static const struct barrier *waits_on(const struct op *o)
+{
+	return o->kind == OP_BARRIER_WAIT ? o->u.wait.barrier.barrier : NULL;
+}
+
+static void collect(void *arg, const struct site *site)
+{
+	struct sites *s = arg;
+	const struct op *o = site->op;
+
+	if (!arrives_on(o) && !waits_on(o) && o->kind != OP_MMA && o->kind != OP_ASYNC_LOAD_TMEM &&
+	    o->kind != OP_ASYNC_STORE_TMEM)
+		return;
+	if (s->count == s->capacity) {
+		int capacity = s->capacity ? 2 * s->capacity : 64;
+		struct site *grown =
+			tc_arena_alloc(&s->kern->arena, (size_t)capacity * sizeof *grown);
+
+		for (int i = 0; i < s->count; i++)
+			grown[i] = s->item[i];
+		s->item = grown;
+		s->capacity = capacity;
+	}
+	s->item[s->count++] = *site;
+}
+
+static const char *barrier_text(struct kern *k, const struct barrier *b)
+{
+	if (b->name)
+		return tc_arena_printf(&k->arena, "barrier \"%s\" (%s)", b->name,
+				       tc_pos_text(k, b->pos));
+	return tc_arena_printf(&k->arena, "the barrier made at %s", tc_pos_text(k, b->pos));
+}
+
+/* ---- counting --------------------------------------------------------------------------- */
+
+static bool same_value(const struct val *a, const struct val *b)
+{
+	int64_t x, y;
+
+	if (a == b)
+		return true;
+	return tc_val_is_const(a, &x) && tc_val_is_const(b, &y) && x == y;
+}
+
+/* Loops that run equally often: the same one, or ranges of equal bounds. */
+static bool same_loop(const struct op *a, const struct op *b)
+{
+	const struct range_op *p = &a->u.range, *q = &b->u.range;
+
+	if (a == b)
+		return true;
+	return a->kind == OP_RANGE && b->kind == OP_RANGE && same_value(p->lo, q->lo) &&
+	       same_value(p->hi, q->hi) && same_value(p->step, q->step);
+}
+
+static bool same_loops(const struct times *a, const struct times *b)
+{
+	if (a->unsure || b->unsure || a->loops != b->loops)
+		return false;
+	for (int i = 0; i < a->loops; i++)
+		if (!same_loop(a->loop[i], b->loop[i]))
+			return false;
+	return true;
+}
+
+/* Executions of several sites in one set of loops, least and most. */
+struct count {
+	bool comparable;
+	const struct times *loops;
+	int64_t least, most;
+	int sites;
+	const struct op *last;
+};
+
+static void add(struct count *c, const struct site *site)
+{
+	if (c->loops && !same_loops(c->loops, &site->times))
+		c->comparable = false;
+	c->loops = c->loops ? c->loops : &site->times;
+	if (site->times.unsure)
+		c->comparable = false;
+	c->most += site->times.constant;
+	c->least += site->times.maybe ? 0 : site->times.constant;
+	c->sites++;
+	c->last = site->op;
+}
+
+static struct count count_arrivals(const struct sites *s, const struct barrier *b)
+{
+	struct count c = {.comparable = true};
+
+	for (int i = 0; i < s->count; i++)
+		if (arrives_on(s->item[i].op) == b)
+			add(&c, &s->item[i]);
+	return c;
+}
+
+static bool only_copies(const struct sites *s, const struct barrier *b)
+{
+	for (int i = 0; i < s->count; i++)
+		if (arrives_on(s->item[i].op) == b && s->item[i].op->kind != OP_COPY_GMEM_TO_SMEM)
+			return false;
+	return true;
+}
+
+static const char *count_text(struct kern *k, const struct count *arrivals,
+			      const struct count *waits)
+{
+	return tc_arena_printf(&k->arena, "%lld for %lld wait%s%s", (long long)arrivals->most,
+			       (long long)waits->most, waits->most == 1 ? "" : "s",
+			       arrivals->loops->loops ? " in each iteration" : "");
+}
+
+/*
+ * One role's waits against all arrivals.  A phase of each slot may be left over at the end, as
+ * after the last release of a ring; of copies, none may.
+ */
+static void check_role_counts(struct sites *s, const struct barrier *b, const struct role *role,
+			      const struct count *arrivals)
+{
+	struct kern *k = s->kern;
+	struct count waits = {.comparable = true};
+	const struct op *first = NULL;
+	int64_t left;
+
+	for (int i = 0; i < s->count; i++) {
+		const struct site *w = &s->item[i];
+
+		if (waits_on(w->op) != b || w->role != role)
+			continue;
+		if (w->op->u.wait.parity)
+			return;
+		first = first ? first : w->op;
+		add(&waits, w);
+	}
+	if (!first || !waits.comparable || !arrivals->comparable ||
+	    !same_loops(arrivals->loops, waits.loops))
+		return;
+	if (arrivals->most < b->num_arrivals * waits.least)
+		tc_documented_at(&k->err, first->pos, TOO_FEW_ARRIVALS, "", barrier_text(k, b),
+				 tc_integer_text(k, b->num_arrivals),
+				 count_text(k, arrivals, &waits));
+	left = arrivals->least - b->num_arrivals * waits.most;
+	if (left >
+	    (arrivals->loops->loops || only_copies(s, b) ? 0 : b->num_arrivals * b->num_barriers))
+		tc_documented_at(&k->err, arrivals->last->pos, TOO_MANY_ARRIVALS, "",
+				 barrier_text(k, b), tc_integer_text(k, b->num_arrivals),
+				 count_text(k, arrivals, &waits));
+}
+
+static void check_parity_forms(struct sites *s, const struct barrier *b, const struct role *role)
+{
+	const struct op *with = NULL, *without = NULL;
+
+	for (int i = 0; i < s->count; i++) {
+		const struct site *w = &s->item[i];
+
+		if (waits_on(w->op) != b || w->role != role)
+			continue;
+		*(w->op->u.wait.parity ? &with : &without) = w->op;
+	}
+	if (with && without)
+		tc_documented_at(&s->kern->err, with->pos, PARITY_MIXED, "", role->name);
+}
+
+static const struct op *first_wait(const struct sites *s, const struct barrier *b)
+{
+	for (int i = 0; i < s->count; i++)
+		if (waits_on(s->item[i].op) == b)
+			return s->item[i].op;
+	return NULL;
+}
+
+static void check_barrier(struct sites *s, const struct barrier *b)
+{
+	struct kern *k = s->kern;
+	struct count arrivals = count_arrivals(s, b);
+	const struct op *wait = first_wait(s, b);
+
+	if (wait && !arrivals.sites)
+		tc_documented_at(&k->err, wait->pos, NOBODY_ARRIVES, "", barrier_text(k, b));
+	for (int i = 0; i < s->count && !wait; i++)
+		if (arrives_on(s->item[i].op) == b && s->item[i].op->kind == OP_COPY_GMEM_TO_SMEM)
+			tc_documented_at(&k->err, s->item[i].op->pos, COPY_NOT_AWAITED, "",
+					 barrier_text(k, b));
+	for (int i = 0; i < k->roles.count && wait; i++) {
+		check_parity_forms(s, b, k->roles.item[i]);
+		check_role_counts(s, b, k->roles.item[i], &arrivals);
+	}
+}
+
+/* ---- waits that never end ----------------------------------------------------------------- */
+
+/* An unconditional wait for a phase that does not complete stops its role there. */
+static bool stops(const struct op *o, const struct times *t)
+{
+	return waits_on(o) && !o->u.wait.parity && !t->maybe && t->constant > 0;
+}
+
+/* Arrivals that are made although every wait in `blocked` stops its role. */
+static int64_t reachable_arrivals(const struct sites *s, const bool *blocked,
+				  const struct barrier *b)
+{
+	int64_t count = 0;
+
+	for (int i = 0; i < s->count; i++) {
+		const struct site *a = &s->item[i];
+		bool reached = true;
+
+		if (arrives_on(a->op) != b)
+			continue;
+		for (int j = 0; j < i && reached; j++)
+			reached = !blocked[j] || s->item[j].role != a->role;
+		if (reached)
+			count += a->times.loops ? b->num_arrivals : a->times.constant;
+	}
+	return count;
+}
+
+static bool unblock(const struct sites *s, bool *blocked, const struct barrier *b)
+{
+	bool changed = false;
+
+	if (reachable_arrivals(s, blocked, b) < b->num_arrivals)
+		return false;
+	for (int i = 0; i < s->count; i++)
+		if (blocked[i] && waits_on(s->item[i].op) == b) {
+			blocked[i] = false;
+			changed = true;
+		}
+	return changed;
+}
+
+/*
+ * Greatest fixed point: every wait is blocked until enough arrivals on its barrier come before
+ * all blocked waits of their roles.
+ */
+static void check_cycles(struct sites *s)
+{
+	struct kern *k = s->kern;
+	bool *blocked = tc_arena_alloc(&k->arena, (size_t)s->count * sizeof *blocked + 1);
+	bool *none = tc_arena_alloc(&k->arena, (size_t)s->count * sizeof *none + 1);
+	bool changed = true;
+
+	for (int i = 0; i < s->count; i++)
+		blocked[i] = stops(s->item[i].op, &s->item[i].times);
+	while (changed) {
+		changed = false;
+		for (int i = 0; i < k->barriers.count; i++)
+			changed = unblock(s, blocked, k->barriers.item[i]) || changed;
+	}
+	for (int i = 0; i < s->count; i++) {
+		const struct barrier *b = waits_on(s->item[i].op);
+		int64_t all;
+
+		if (!blocked[i])
+			continue;
+		all = reachable_arrivals(s, none, b);
+		if (all < b->num_arrivals)
+			tc_documented_at(&k->err, s->item[i].op->pos, TOO_FEW_ARRIVALS, "",
+					 barrier_text(k, b), tc_integer_text(k, b->num_arrivals),
+					 tc_integer_text(k, all));
+		tc_documented_at(&k->err, s->item[i].op->pos, WAIT_CYCLE, "", barrier_text(k, b));
+	}
+}
+
+/* ---- accumulators --------------------------------------------------------------------------- */
+
+/* True when b can come after a: later in the text, or around a common loop. */
+static bool may_follow(const struct site *a, const struct site *b)
+{
+	if (b->op->id > a->op->id)
+		return true;
+	for (const struct scope *s = b->op->scope; s; s = s->parent)
+		if ((s->kind == SC_RANGE || s->kind == SC_LOOP) &&
+		    tc_scope_encloses(s, a->op->scope))
+			return true;
+	return false;
+}
+
+/* Barriers that complete after the mma at `m`: its own, and later ones of its leader. */
+static bool mark_completions(const struct sites *s, const struct site *m, bool *completes)
+{
+	bool any = false;
+
+	for (int i = 0; i < s->count; i++) {
+		const struct site *c = &s->item[i];
+		const struct barrier *b = arrives_on(c->op);
+
+		if (!b || c->role != m->role ||
+		    (c->op->kind != OP_MMA && c->op->kind != OP_COMMIT_ARRIVE))
+			continue;
+		if (c == m || may_follow(m, c))
+			completes[b->id] = any = true;
+	}
+	return any;
+}
+
+/* Who arrives after having waited passes the news on. */
+static void spread(const struct sites *s, bool *completes)
+{
+	bool changed = true;
+
+	while (changed) {
+		changed = false;
+		for (int i = 0; i < s->count; i++) {
+			const struct barrier *b = arrives_on(s->item[i].op);
+
+			if (!b || completes[b->id] || s->item[i].op->kind != OP_BARRIER_ARRIVE)
+				continue;
+			for (int j = 0; j < s->count && !completes[b->id]; j++) {
+				const struct barrier *w = waits_on(s->item[j].op);
+
+				if (w && completes[w->id] && s->item[j].role == s->item[i].role &&
+				    may_follow(&s->item[j], &s->item[i]))
+					completes[b->id] = changed = true;
+			}
+		}
+	}
+}
+
+static bool has_waited(const struct sites *s, const bool *completes, const struct site *load)
+{
+	for (int i = 0; i < s->count; i++) {
+		const struct site *w = &s->item[i];
+		const struct barrier *b = waits_on(w->op);
+
+		if (b && completes[b->id] && w->role == load->role &&
+		    (w->op->id < load->op->id || (load->times.maybe && may_follow(w, load))))
+			return true;
+	}
+	return false;
+}
+
+static bool is_load_of(const struct op *o, const struct alloc *a)
+{
+	return o->kind == OP_ASYNC_LOAD_TMEM && o->u.load.ref->alloc == a;
+}
+
+static void check_accumulator(struct sites *s, const struct alloc *a)
+{
+	struct kern *k = s->kern;
+	bool *completes = tc_arena_alloc(&k->arena, (size_t)k->barriers.count * sizeof(bool) + 1);
+	const struct op *mma = NULL;
+	bool signalled = false, stored = false, awaited = false;
+	const char *text;
+
+	for (int i = 0; i < s->count; i++) {
+		const struct op *o = s->item[i].op;
+
+		stored = stored || (o->kind == OP_ASYNC_STORE_TMEM && o->u.store.ref->alloc == a);
+		if (o->kind != OP_MMA || o->u.mma.acc->alloc != a)
+			continue;
+		mma = o;
+		signalled = mark_completions(s, &s->item[i], completes) || signalled;
+	}
+	if (!mma)
+		return;
+	text = tc_ref_text(k, tc_ref_whole(k, (struct alloc *)a));
+	for (int i = 0; i < s->count; i++) {
+		const struct barrier *b = waits_on(s->item[i].op);
+
+		awaited = awaited || (b && completes[b->id]);
+		if (!signalled && is_load_of(s->item[i].op, a))
+			tc_documented_at(&k->err, s->item[i].op->pos, NO_COMPLETION, "", text);
+	}
+	spread(s, completes);
+	for (int i = 0; i < s->count && !stored; i++)
+		if (is_load_of(s->item[i].op, a) && !has_waited(s, completes, &s->item[i]))
+			tc_documented_at(&k->err, s->item[i].op->pos, READ_WITHOUT_WAIT, "", text);
+	if (!awaited)
+		tc_documented_at(&k->err, mma->pos, MMA_NOT_AWAITED, "");
+}
+
+void tc_verify_barriers(struct kern *k)
+{
+	struct sites s = {.kern = k};
+
+	tc_verify_walk(k, collect, &s);
+	for (int i = 0; i < k->barriers.count; i++)
+		check_barrier(&s, k->barriers.item[i]);
+	check_cycles(&s);
+	for (int i = 0; i < k->allocs.count; i++) {
+		const struct alloc *a = k->allocs.item[i];
+
+		if (a->space == SP_TMEM)
+			check_accumulator(&s, a);
+	}
+}
