@@ -209,8 +209,8 @@ struct mreg tc_thread_field(struct low *l, const struct thread_field *f)
 	r = tc_entry_register(l, &key, sizeof key);
 	if (r->id)
 		return *r;
-	place = tc_low_at_entry(l);
 	t = tc_low_thread(l);
+	place = tc_low_at_entry(l);
 	if (f->shift) {
 		struct mreg s = mi_b32(l);
 
@@ -239,7 +239,7 @@ struct mopnd tc_thread_index(struct low *l, const struct distribution *d, int ax
 	const struct axis_map *m = &d->axis[axis];
 	struct index_key key;
 	struct low_place place;
-	struct mreg *r, sum = {0};
+	struct mreg *r, sum = {0}, field[MAX_FIELDS];
 
 	if (m->field_count == 0)
 		return I(0);
@@ -250,9 +250,11 @@ struct mopnd tc_thread_index(struct low *l, const struct distribution *d, int ax
 	r = tc_entry_register(l, &key, sizeof key);
 	if (r->id)
 		return R(*r);
+	for (int i = 0; i < m->field_count; i++)
+		field[i] = tc_thread_field(l, &m->field[i]);
 	place = tc_low_at_entry(l);
 	for (int i = 0; i < m->field_count; i++) {
-		struct mreg f = tc_thread_field(l, &m->field[i]), s;
+		struct mreg f = field[i], s;
 		int stride = m->field[i].stride;
 
 		if (!sum.id && stride == 1) {
@@ -305,8 +307,8 @@ struct mreg tc_thread_unique(struct low *l, const struct distribution *d, const 
 	r = tc_entry_register(l, &key, sizeof key);
 	if (r->id)
 		return *r;
-	place = tc_low_at_entry(l);
 	zero = tc_low_thread(l);
+	place = tc_low_at_entry(l);
 	if (bits != ~0u) {
 		struct mreg t = zero;
 

@@ -43,8 +43,10 @@ struct tile {
 	struct tile_bound bound[2];
 	/* guards: of the access, and by register along each axis */
 	struct mreg guard;
-	struct mreg *slow_guard;
-	bool *slow_known;
+	struct axis_guards {
+		struct mreg *guard;
+		bool *known;
+	} guards[2];
 };
 
 /* ---- what a ref allows ------------------------------------------------------------------ */
@@ -276,10 +278,12 @@ static bool surely_inside(const struct tile_bound *b, int64_t first, int64_t las
 }
 
 /* An index below zero is a large unsigned one: one comparison tests both ends. */
-static void guard_bound(struct low *l, const struct tile_bound *b, struct mopnd index,
+static void guard_bound(struct low *l, const struct tile_bound *b, struct mopnd index, int off,
 			struct mreg *guard)
 {
-	struct mopnd x = tc_low_add(l, b->start, index);
+	struct mopnd x = b->start.kind == MO_IMM
+				 ? tc_low_add(l, index, I(b->start.imm + off))
+				 : tc_low_add(l, tc_low_add(l, b->start, index), I(off));
 
 	guard_and(l, guard, "lt.u32", R(tc_word_register(l, x)), b->dim);
 }
@@ -314,7 +318,7 @@ static void open_gmem(struct tile *t, const struct ref *r, int vector_axis)
 			continue;
 		b = bound_of(l, r, i);
 		if (!surely_inside(&b, 0, 0))
-			guard_bound(l, &b, I(0), &t->guard);
+			guard_bound(l, &b, I(0), 0, &t->guard);
 	}
 	t->address = address.reg;
 	t->aligned = aligned_elements(r);
@@ -357,20 +361,29 @@ static void guard_axis(struct tile *t, int a, int j, struct mreg *guard)
 	if (most >= m->extent)
 		most = m->extent - 1;
 	if (t->bound[a].checked && !surely_inside(&t->bound[a], off, most))
-		guard_bound(t->l, &t->bound[a], tc_low_add(t->l, index, I(off)), guard);
+		guard_bound(t->l, &t->bound[a], index, off, guard);
+}
+
+/* A register's guard along an axis, where it does not depend on the other one. */
+static struct mreg guard_alone(struct tile *t, int a, int j)
+{
+	struct axis_guards *g = &t->guards[a];
+
+	if (!g->known[j]) {
+		g->known[j] = true;
+		g->guard[j] = t->guard;
+		guard_axis(t, a, j, &g->guard[j]);
+	}
+	return g->guard[j];
 }
 
 static struct mreg guard_of(struct tile *t, const int j[2])
 {
 	int fast = t->d->fast, slow = 1 - fast;
-	struct mreg guard;
+	struct mreg guard = guard_alone(t, slow, j[slow]);
 
-	if (!t->slow_known[j[slow]]) {
-		t->slow_known[j[slow]] = true;
-		t->slow_guard[j[slow]] = t->guard;
-		guard_axis(t, slow, j[slow], &t->slow_guard[j[slow]]);
-	}
-	guard = t->slow_guard[j[slow]];
+	if (guard.id == t->guard.id)
+		return guard_alone(t, fast, j[fast]);
 	guard_axis(t, fast, j[fast], &guard);
 	return guard;
 }
@@ -485,10 +498,12 @@ static void move_tile(struct tile *t, bool store, struct frag_value *v)
 	int width = access_width(t, v), count[2], j[2];
 	struct mopnd pending[4];
 
-	for (int a = 0; a < 2; a++)
+	for (int a = 0; a < 2; a++) {
 		count[a] = tc_value_count(v, a);
-	t->slow_guard = tc_arena_alloc(t->l->arena, sizeof(struct mreg) * (size_t)count[1 - fast]);
-	t->slow_known = tc_arena_alloc(t->l->arena, sizeof(bool) * (size_t)count[1 - fast]);
+		t->guards[a].guard =
+			tc_arena_alloc(t->l->arena, sizeof(struct mreg) * (size_t)count[a]);
+		t->guards[a].known = tc_arena_alloc(t->l->arena, sizeof(bool) * (size_t)count[a]);
+	}
 	for (j[1 - fast] = 0; j[1 - fast] < count[1 - fast]; j[1 - fast]++) {
 		for (j[fast] = 0; j[fast] < count[fast]; j[fast] += width) {
 			int off[2], e = tc_value_element(v, j[0], j[1]);
