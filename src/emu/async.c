@@ -69,13 +69,14 @@ static void discard(struct emu_engine_op *op)
 }
 
 void *emu_op_new(struct emu_warp *warp, int lane, size_t size,
-                 void (*complete)(struct emu_engine_op *op))
+		 void (*complete)(struct emu_engine_op *op))
 {
 	struct emu_engine_op *op = calloc(1, size);
 
 	if (!op) {
-		emu_fault(warp, lane, "out-of-memory", "the host has no memory for an "
-		                                       "asynchronous operation");
+		emu_fault(warp, lane, "out-of-memory",
+			  "the host has no memory for an "
+			  "asynchronous operation");
 		return NULL;
 	}
 	op->complete = complete;

@@ -19,7 +19,9 @@ static inline void emu_results(struct emu_ins *ins, uint32_t written)
 
 /* ---- mbarriers (9.1) ------------------------------------------------------------ */
 
-enum { EMU_MBARRIER_EVENTS = 12 };
+enum {
+	EMU_MBARRIER_EVENTS = 12
+};
 
 enum emu_mbarrier_event_kind {
 	EMU_MBARRIER_ARRIVE,
@@ -30,7 +32,7 @@ enum emu_mbarrier_event_kind {
 
 struct emu_mbarrier_event {
 	enum emu_mbarrier_event_kind kind;
-	uint32_t amount;                /* arrivals or bytes */
+	uint32_t amount; /* arrivals or bytes */
 	uint64_t phase;
 	struct emu_where where;
 };
@@ -38,11 +40,11 @@ struct emu_mbarrier_event {
 struct emu_mbarrier {
 	struct emu_waitable waitable;
 	struct emu_cta *cta;
-	uint32_t offset;                /* in the CTA's shared memory */
-	uint32_t index;                 /* in the CTA's table */
+	uint32_t offset; /* in the CTA's shared memory */
+	uint32_t index;  /* in the CTA's table */
 	bool live;
 	uint32_t expected, pending;
-	int64_t tx;                     /* bytes announced and not yet complete */
+	int64_t tx; /* bytes announced and not yet complete */
 	uint64_t phase;
 	struct emu_where made;
 	struct emu_mbarrier_event events[EMU_MBARRIER_EVENTS];
@@ -54,14 +56,14 @@ struct emu_mbarrier {
  * fault: no barrier was made there, or its bytes were overwritten since.
  */
 struct emu_mbarrier *emu_mbarrier_at(struct emu_cta *cta, const struct emu_where *where,
-                                     uint64_t address);
+				     uint64_t address);
 /* False after a fault. */
 bool emu_mbarrier_arrive(struct emu_mbarrier *barrier, const struct emu_where *where,
-                         enum emu_mbarrier_event_kind kind, uint32_t count);
+			 enum emu_mbarrier_event_kind kind, uint32_t count);
 bool emu_mbarrier_expect_tx(struct emu_mbarrier *barrier, const struct emu_where *where,
-                            uint32_t bytes);
+			    uint32_t bytes);
 bool emu_mbarrier_complete_tx(struct emu_mbarrier *barrier, const struct emu_where *where,
-                              uint32_t bytes);
+			      uint32_t bytes);
 /* Barriers that the CTA leaves with bytes outstanding. */
 void emu_mbarrier_cta_exit(struct emu_cta *cta);
 void emu_mbarrier_cta_free(struct emu_cta *cta);
@@ -70,7 +72,7 @@ void emu_mbarrier_cta_free(struct emu_cta *cta);
 
 struct emu_bulk_group {
 	struct emu_bulk_group *next;
-	uint32_t open;                  /* operations not complete */
+	uint32_t open; /* operations not complete */
 	bool committed;
 };
 
@@ -92,17 +94,21 @@ enum emu_reduction {
 	EMU_REDUCE_XOR
 };
 
-extern const char *const emu_reduction_names[];         /* NULL-terminated */
+extern const char *const emu_reduction_names[]; /* NULL-terminated */
 
 /* False when the operation does not exist for the type. */
 bool emu_reduction_legal(enum emu_reduction reduction, enum emu_type type);
 /* target[i] = target[i] op source[i] over `size` bytes of elements of `type`. */
 void emu_reduce(enum emu_reduction reduction, enum emu_type type, uint8_t *target,
-                const uint8_t *source, uint32_t size);
+		const uint8_t *source, uint32_t size);
 
 /* ---- tensor memory (1, 4) ---------------------------------------------------------- */
 
-enum { EMU_TMEM_LANES = 128, EMU_TMEM_COLUMNS = 512, EMU_TMEM_GRANULE = 32 };
+enum {
+	EMU_TMEM_LANES = 128,
+	EMU_TMEM_COLUMNS = 512,
+	EMU_TMEM_GRANULE = 32
+};
 
 struct emu_tmem_allocation {
 	uint16_t column, columns;
@@ -111,18 +117,20 @@ struct emu_tmem_allocation {
 	struct emu_where made;
 };
 
-enum { EMU_TMEM_ALLOCATIONS = EMU_TMEM_COLUMNS / EMU_TMEM_GRANULE };
+enum {
+	EMU_TMEM_ALLOCATIONS = EMU_TMEM_COLUMNS / EMU_TMEM_GRANULE
+};
 
 typedef uint32_t emu_tmem_column[EMU_TMEM_LANES];
 
 struct emu_tmem {
-	emu_tmem_column *columns;       /* NULL until the first allocation */
+	emu_tmem_column *columns; /* NULL until the first allocation */
 	struct emu_tmem_allocation allocations[EMU_TMEM_ALLOCATIONS];
 	bool relinquished;
 	struct emu_where relinquished_by;
-	struct emu_waitable freed;      /* tcgen05.alloc that found no room */
-	struct emu_waitable paired;     /* tcgen05.alloc.cta_group::2 that waits for the peer */
-	uint32_t request, grant;        /* columns wanted; column + 1 granted by the peer */
+	struct emu_waitable freed;  /* tcgen05.alloc that found no room */
+	struct emu_waitable paired; /* tcgen05.alloc.cta_group::2 that waits for the peer */
+	uint32_t request, grant;    /* columns wanted; column + 1 granted by the peer */
 	uint64_t request_destination;
 	struct emu_where requested_by;
 };
@@ -132,7 +140,7 @@ struct emu_tmem {
  * fault naming `what`.
  */
 bool emu_tmem_check(struct emu_cta *cta, const struct emu_where *where, uint32_t column,
-                    uint32_t count, const char *what);
+		    uint32_t count, const char *what);
 void emu_tmem_cta_exit(struct emu_cta *cta);
 /* The other CTA of the pair; NULL when the cluster has none. */
 struct emu_cta *emu_peer(const struct emu_cta *cta);
@@ -143,21 +151,21 @@ struct emu_async_cta {
 	struct emu_mbarrier **barriers;
 	uint32_t barrier_count, barrier_room;
 	struct emu_tmem tmem;
-	uint32_t open_reads;            /* bulk operations that still read the shared memory */
+	uint32_t open_reads; /* bulk operations that still read the shared memory */
 };
 
 /* What one thread has in flight. */
 struct emu_async_lane {
-	struct emu_bulk_group *groups;  /* oldest first; the last one may be uncommitted */
-	uint32_t commit_order;          /* its address orders tcgen05.mma, cp, shift, commit */
+	struct emu_bulk_group *groups; /* oldest first; the last one may be uncommitted */
+	uint32_t commit_order;         /* its address orders tcgen05.mma, cp, shift, commit */
 };
 
 struct emu_wgmma_queue;
 
 struct emu_async_warp {
 	struct emu_async_lane lanes[EMU_LANES];
-	struct emu_waitable bulk;       /* wait_group */
-	uint32_t tmem_loads, tmem_stores;       /* open */
+	struct emu_waitable bulk;         /* wait_group */
+	uint32_t tmem_loads, tmem_stores; /* open */
 	struct emu_waitable tmem_load_done, tmem_store_done;
 	struct emu_wgmma_queue *wgmma;
 };
@@ -193,7 +201,7 @@ void emu_mma_scratch_free(struct emu_mma_scratch *scratch);
  * after a fault.
  */
 void *emu_op_new(struct emu_warp *warp, int lane, size_t size,
-                 void (*complete)(struct emu_engine_op *op));
+		 void (*complete)(struct emu_engine_op *op));
 void emu_op_issue(struct emu_warp *warp, void *op);
 
 #endif

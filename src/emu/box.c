@@ -34,7 +34,7 @@ void emu_box_shape(const struct emu_tensormap *map, struct emu_box *box)
 
 /* Clips `count` elements from coordinate c on to [0, dim). */
 static void clip(int64_t c, uint32_t count, uint32_t stride, uint64_t dim, uint32_t *first,
-                 uint32_t *inside)
+		 uint32_t *inside)
 {
 	int64_t low = c < 0 ? (-c + stride - 1) / stride : 0;
 	int64_t high = c >= (int64_t)dim ? 0 : ((int64_t)dim - c + stride - 1) / stride;
@@ -53,7 +53,7 @@ static uint64_t element_address(const struct emu_tensormap *map, uint64_t row, i
 }
 
 bool emu_box_walk(const struct emu_tensormap *map, const int32_t *coordinates,
-                  emu_box_visitor *visit, void *context)
+		  emu_box_visitor *visit, void *context)
 {
 	struct emu_box box;
 	struct emu_box_row row = {0};
@@ -73,8 +73,8 @@ bool emu_box_walk(const struct emu_tensormap *map, const int32_t *coordinates,
 		row.offset = n * box.row_shared;
 		row.first = first;
 		row.inside = outside ? 0 : inside;
-		row.address = element_address(map, base,
-		                              coordinates[0] + (int64_t)first * step(map, 0));
+		row.address =
+			element_address(map, base, coordinates[0] + (int64_t)first * step(map, 0));
 		if (!visit(context, &row))
 			return false;
 		for (int i = 1; i < map->rank && ++index[i] == box.count[i]; i++)
@@ -84,7 +84,7 @@ bool emu_box_walk(const struct emu_tensormap *map, const int32_t *coordinates,
 }
 
 bool emu_box_walk_rows(const struct emu_tensormap *map, const int32_t coordinates[5],
-                       emu_box_visitor *visit, void *context)
+		       emu_box_visitor *visit, void *context)
 {
 	struct emu_box box;
 	struct emu_box_row row = {0};
@@ -99,7 +99,7 @@ bool emu_box_walk_rows(const struct emu_tensormap *map, const int32_t coordinate
 		row.first = first;
 		row.inside = c < 0 || c >= (int64_t)map->dims[1] ? 0 : inside;
 		row.address = element_address(map, map->address + (uint64_t)c * map->strides[0],
-		                              coordinates[0] + (int64_t)first);
+					      coordinates[0] + (int64_t)first);
 		if (!visit(context, &row))
 			return false;
 	}
@@ -113,7 +113,7 @@ static uint32_t payload(const struct emu_tensormap *map)
 }
 
 void emu_box_unpack_row(const struct emu_tensormap *map, const struct emu_box *box,
-                        const uint8_t *packed, uint8_t *shared)
+			const uint8_t *packed, uint8_t *shared)
 {
 	uint32_t bytes = payload(map);
 
@@ -128,7 +128,7 @@ void emu_box_unpack_row(const struct emu_tensormap *map, const struct emu_box *b
 }
 
 void emu_box_pack_row(const struct emu_tensormap *map, const struct emu_box *box,
-                      const uint8_t *shared, uint8_t *packed)
+		      const uint8_t *shared, uint8_t *packed)
 {
 	uint32_t bytes = payload(map);
 

@@ -56,7 +56,8 @@ void emu_bulk_warp_free(struct emu_warp *warp)
 static enum emu_step execute_commit(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	(void)ins;
-	EMU_FOR_LANES (lane, mask) {
+	EMU_FOR_LANES(lane, mask)
+	{
 		struct emu_bulk_group *group = emu_bulk_current(warp, (int)lane);
 		if (!group)
 			return EMU_STOPPED;
@@ -67,18 +68,19 @@ static enum emu_step execute_commit(struct emu_warp *warp, const struct emu_ins 
 }
 
 static void describe_wait(const struct emu_waitable *waitable, const struct emu_split *split,
-                          char *text, size_t size)
+			  char *text, size_t size)
 {
 	(void)waitable;
 	snprintf(text, size, "waits for bulk copies: %llu groups are pending",
-	         (unsigned long long)split->scratch);
+		 (unsigned long long)split->scratch);
 }
 
 static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	struct emu_async_warp *async = emu_async_of_warp(warp);
 
-	EMU_FOR_LANES (lane, mask) {
+	EMU_FOR_LANES(lane, mask)
+	{
 		uint32_t pending = pending_groups(&async->lanes[lane]);
 		if (pending <= (uint32_t)ins->operands[0].value)
 			continue;
@@ -117,11 +119,11 @@ struct bulk_op {
 	struct emu_bulk_group *group;
 	uint64_t target, source, barrier;
 	uint32_t size;
-	uint16_t mask;          /* CTAs, or bytes with .cp_mask */
+	uint16_t mask; /* CTAs, or bytes with .cp_mask */
 };
 
 static void *range(struct bulk_op *op, enum emu_space space, uint64_t address,
-                   enum emu_access_kind kind)
+		   enum emu_access_kind kind)
 {
 	struct emu_cta *cta = op->warp->cta, *owner;
 
@@ -173,8 +175,9 @@ static void complete(struct emu_engine_op *base)
 
 	if (source && op->form->multicast) {
 		for (int rank = 0; rank < EMU_MAX_CLUSTER; rank++)
-			if ((op->mask >> rank & 1) && !deliver(op, source, in_rank(op->target, rank),
-			                                       in_rank(op->barrier, rank)))
+			if ((op->mask >> rank & 1) &&
+			    !deliver(op, source, in_rank(op->target, rank),
+				     in_rank(op->barrier, rank)))
 				break;
 	} else if (source) {
 		deliver(op, source, op->target, op->barrier);
@@ -218,8 +221,8 @@ static enum emu_step issue_one(struct emu_warp *warp, const struct emu_ins *ins,
 	if (op->size % 16) {
 		op->op.discard(&op->op);
 		return emu_fault(warp, lane, "misaligned",
-		                 "bulk copy of %u bytes; the size must be a multiple of 16",
-		                 op->size);
+				 "bulk copy of %u bytes; the size must be a multiple of 16",
+				 op->size);
 	}
 	if (op->group)
 		op->group->open++;
@@ -231,9 +234,9 @@ static enum emu_step issue_one(struct emu_warp *warp, const struct emu_ins *ins,
 
 static enum emu_step execute_bulk(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	EMU_FOR_LANES (lane, mask)
-		if (issue_one(warp, ins, (int)lane) == EMU_STOPPED)
-			return EMU_STOPPED;
+	EMU_FOR_LANES(lane, mask)
+	if (issue_one(warp, ins, (int)lane) == EMU_STOPPED)
+		return EMU_STOPPED;
 	return EMU_NEXT;
 }
 
@@ -245,14 +248,14 @@ static bool decode_reduction(struct emu_decode *decode, struct bulk_form *form)
 		return false;
 	if (which < 0)
 		return emu_reject(decode, "an operation is missing: .add, .min, .max, .inc, .dec, "
-		                          ".and, .or or .xor");
+					  ".and, .or or .xor");
 	form->reduce = true;
 	form->reduction = (enum emu_reduction)which;
 	emu_take(decode, "noftz");
 	form->type = emu_take_type(decode);
 	if (!emu_reduction_legal(form->reduction, form->type))
 		return emu_reject(decode, "the reduction .%s does not exist for .%s",
-		                  emu_reduction_names[which], emu_types[form->type].text);
+				  emu_reduction_names[which], emu_types[form->type].text);
 	return true;
 }
 
@@ -270,10 +273,10 @@ static bool decode_bulk(struct emu_decode *decode)
 	form->group = emu_take(decode, "bulk_group");
 	if (form->group == emu_take(decode, "mbarrier::complete_tx::bytes"))
 		return emu_reject(decode, "needs either .bulk_group or "
-		                          ".mbarrier::complete_tx::bytes");
+					  ".mbarrier::complete_tx::bytes");
 	if (form->group != (form->target == EMU_GLOBAL))
 		return emu_reject(decode, "copies to .global complete by .bulk_group, copies to "
-		                          "shared memory by an mbarrier");
+					  "shared memory by an mbarrier");
 	if ((form->target == EMU_GLOBAL) == (form->source == EMU_GLOBAL) &&
 	    form->target == EMU_GLOBAL)
 		return emu_reject(decode, "one side of a bulk copy is shared memory");
@@ -290,14 +293,14 @@ static bool decode_bulk(struct emu_decode *decode)
 		return false;
 	for (int i = 3; i < want; i++)
 		if (i == 3 && !form->group
-		            ? !emu_want_address(decode, i)
-		            : !emu_want_value(decode, i, ins->operands[i].bits == 16 ? 16 : 64))
+			    ? !emu_want_address(decode, i)
+			    : !emu_want_value(decode, i, ins->operands[i].bits == 16 ? 16 : 64))
 			return false;
 	return true;
 }
 
 static enum emu_step execute_nothing(struct emu_warp *warp, const struct emu_ins *ins,
-                                     uint32_t mask)
+				     uint32_t mask)
 {
 	(void)warp, (void)ins, (void)mask;
 	return EMU_NEXT;

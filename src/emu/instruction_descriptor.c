@@ -4,8 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static const char *const kind_names[] = {"f16",       "tf32", "f8f6f4",  "i8",
-                                         "mxf8f6f4", "mxf4", "mxf4nvf4"};
+static const char *const kind_names[] = {"f16",      "tf32", "f8f6f4",  "i8",
+					 "mxf8f6f4", "mxf4", "mxf4nvf4"};
 
 static const struct {
 	const char *name;
@@ -42,13 +42,13 @@ struct decoding {
 };
 
 __attribute__((format(printf, 2, 3))) static bool fail(const struct decoding *d, const char *format,
-                                                       ...)
+						       ...)
 {
 	va_list arguments;
 	struct emu_error *error = d->error;
 	int length = snprintf(error->text, sizeof error->text,
-	                      "instruction descriptor 0x%08x for kind::%s: ", d->bits,
-	                      kind_names[d->form->kind]);
+			      "instruction descriptor 0x%08x for kind::%s: ", d->bits,
+			      kind_names[d->form->kind]);
 
 	va_start(arguments, format);
 	vsnprintf(error->text + length, sizeof error->text - (size_t)length, format, arguments);
@@ -75,10 +75,10 @@ static bool four_bit(enum emu_kind kind)
 /* ---- element types ---------------------------------------------------------- */
 
 static bool element_type(const struct decoding *d, const char *which, uint32_t code,
-                         enum emu_element *element)
+			 enum emu_element *element)
 {
 	static const int narrow[8] = {EMU_ELEMENT_E4M3, EMU_ELEMENT_E5M2, -1, EMU_ELEMENT_E2M3,
-	                              EMU_ELEMENT_E3M2, EMU_ELEMENT_E2M1, -1, -1};
+				      EMU_ELEMENT_E3M2, EMU_ELEMENT_E2M1, -1, -1};
 
 	switch (d->form->kind) {
 	case EMU_KIND_F16:
@@ -98,7 +98,7 @@ static bool element_type(const struct decoding *d, const char *which, uint32_t c
 	case EMU_KIND_MXF8F6F4:
 		if (narrow[code] < 0)
 			return fail(d, "%s type %u; 0 is e4m3, 1 e5m2, 3 e2m3, 4 e3m2, 5 e2m1",
-			            which, code);
+				    which, code);
 		*element = (enum emu_element)narrow[code];
 		return true;
 	default:
@@ -118,7 +118,7 @@ static bool accumulator_type(const struct decoding *d)
 	}
 	if (code > 1 || (kind == EMU_KIND_TF32 && code != 1))
 		return fail(d, "D type %u; %s", code,
-		            kind == EMU_KIND_TF32 ? "it must be 1 (f32)" : "0 is f16, 1 is f32");
+			    kind == EMU_KIND_TF32 ? "it must be 1 (f32)" : "0 is f16, 1 is f32");
 	d->out->accumulator = code ? EMU_ACCUMULATE_F32 : EMU_ACCUMULATE_F16;
 	if (!code && d->out->a != EMU_ELEMENT_F16 && kind == EMU_KIND_F16)
 		return fail(d, "bf16 operands need an f32 accumulator (D type 1)");
@@ -143,7 +143,7 @@ static bool shape_weight_stationary(const struct decoding *d, int m, int n)
 		return fail(d, "M = %d; .ws takes 32, 64 or 128", m);
 	if (n != 64 && n != 128 && (n != 256 || d->form->sparse))
 		return fail(d, "N = %d; .ws takes 64 or 128%s", n,
-		            d->form->sparse ? "" : " or 256");
+			    d->form->sparse ? "" : " or 256");
 	return true;
 }
 
@@ -153,7 +153,7 @@ static bool shape_one(const struct decoding *d, int m, int n)
 
 	if (m != 128 && (m != 64 || block_scaled(kind)))
 		return fail(d, "M = %d; cta_group::1 takes %s128", m,
-		            block_scaled(kind) ? "" : "64 or ");
+			    block_scaled(kind) ? "" : "64 or ");
 	if (n < 8 || n > 256)
 		return fail(d, "N = %d; 8..256 in steps of 8 are possible", n);
 	if (kind == EMU_KIND_I8 && n > 32 && n % 16)
@@ -177,7 +177,8 @@ static bool shape_pair(const struct decoding *d, int m, int n)
 
 static bool shape(const struct decoding *d)
 {
-	int m = block_scaled(d->form->kind) ? (int)field(d, 27, 2) * 128 : (int)field(d, 24, 5) * 16;
+	int m = block_scaled(d->form->kind) ? (int)field(d, 27, 2) * 128
+					    : (int)field(d, 24, 5) * 16;
 	int n = (int)field(d, 17, 6) * 8;
 
 	d->out->m = m;
@@ -204,7 +205,7 @@ static bool transposes(const struct decoding *d)
 	if (out->transpose_b && elements[out->b].bits == 8 &&
 	    out->n % (d->form->cta_group == 2 ? 32 : 16))
 		return fail(d, "N = %d; an MN-major 8-bit B needs a multiple of %d", out->n,
-		            d->form->cta_group == 2 ? 32 : 16);
+			    d->form->cta_group == 2 ? 32 : 16);
 	return true;
 }
 
@@ -246,9 +247,10 @@ static bool scales(const struct decoding *d)
 	if (out->scale_ue4m3 && d->form->kind != EMU_KIND_MXF4NVF4)
 		return fail(d, "the scale type (bit 23) must be 1 (ue8m0)");
 	if (out->scale_a_id % step || out->scale_b_id % step)
-		return fail(d, "scale factor ids %d (A) and %d (B); with this scale vector size "
-		               "they must be %s", out->scale_a_id, out->scale_b_id,
-		            step == 4 ? "0" : "0 or 2");
+		return fail(d,
+			    "scale factor ids %d (A) and %d (B); with this scale vector size "
+			    "they must be %s",
+			    out->scale_a_id, out->scale_b_id, step == 4 ? "0" : "0 or 2");
 	return true;
 }
 
@@ -260,7 +262,7 @@ static bool decode_block_scaled(const struct decoding *d)
 	if (field(d, 3, 1) || field(d, 6, 1) || field(d, 24, 3) || (narrow && field(d, 12, 1)) ||
 	    (!narrow && field(d, 31, 1)))
 		return fail(d, "bits 3, 6, %s and 24-26 are reserved and must be 0",
-		            narrow ? "12" : "31");
+			    narrow ? "12" : "31");
 	if (field(d, 0, 2) && d->form->sparse)
 		return fail(d, "the sparsity selector (bits 0-1) must be 0 for this kind");
 	if (narrow && field(d, 31, 1) && !d->form->k96_allowed)
@@ -278,7 +280,7 @@ static bool decode_block_scaled(const struct decoding *d)
 }
 
 bool emu_idesc_decode(const struct emu_mma_form *form, uint32_t bits, struct emu_idesc *idesc,
-                      struct emu_error *error)
+		      struct emu_error *error)
 {
 	struct decoding d = {form, bits, idesc, error};
 
@@ -286,8 +288,8 @@ bool emu_idesc_decode(const struct emu_mma_form *form, uint32_t bits, struct emu
 	idesc->selector = (int)field(&d, 0, 2);
 	if (field(&d, 2, 1) != form->sparse)
 		return fail(&d, form->sparse ? "the sparse bit (2) is 0, but the instruction is .sp"
-		                             : "the sparse bit (2) is set, but the instruction has "
-		                               "no .sp");
+					     : "the sparse bit (2) is set, but the instruction has "
+					       "no .sp");
 	if (!form->sparse && idesc->selector)
 		return fail(&d, "bits 0-1 must be 0 without .sp");
 	return block_scaled(form->kind) ? decode_block_scaled(&d) : decode_plain(&d);

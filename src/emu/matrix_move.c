@@ -2,30 +2,30 @@
 #include "async.h"
 
 enum matrix_shape {
-	MATRIX_8x8,             /* 16-bit */
-	MATRIX_16x16,           /* 8-bit, transposed */
-	MATRIX_8x16,            /* 4- and 6-bit, widened to bytes */
-	MATRIX_16x8             /* 8-bit, transposed store */
+	MATRIX_8x8,   /* 16-bit */
+	MATRIX_16x16, /* 8-bit, transposed */
+	MATRIX_8x16,  /* 4- and 6-bit, widened to bytes */
+	MATRIX_16x8   /* 8-bit, transposed store */
 };
 
 struct matrix_form {
 	enum matrix_shape shape;
 	bool transposed;
-	int count;              /* matrices */
-	int registers, rows;    /* of all matrices: rows of 16 bytes */
-	int narrow;             /* 4 or 6 for MATRIX_8x16 */
+	int count;           /* matrices */
+	int registers, rows; /* of all matrices: rows of 16 bytes */
+	int narrow;          /* 4 or 6 for MATRIX_8x16 */
 };
 
 /* Pointers to the rows that the lanes name; false after a fault. */
 static bool find_rows(struct emu_warp *warp, const struct emu_ins *ins,
-                      const struct emu_operand *address, uint8_t *rows[EMU_LANES],
-                      enum emu_access_kind kind)
+		      const struct emu_operand *address, uint8_t *rows[EMU_LANES],
+		      enum emu_access_kind kind)
 {
 	const struct matrix_form *form = ins->extra;
 
 	for (int lane = 0; lane < form->rows; lane++) {
 		rows[lane] = emu_mem(warp, lane, (enum emu_space)ins->space,
-		                     emu_address(warp, address, lane), 16, 16, kind);
+				     emu_address(warp, address, lane), 16, 16, kind);
 		if (!rows[lane])
 			return false;
 	}
@@ -46,8 +46,7 @@ static uint32_t narrow_element(const uint8_t *row, int bits, int i)
 	return pair >> at % 8 & ((1u << bits) - 1);
 }
 
-static uint32_t load_register(const struct matrix_form *form, uint8_t *const *rows, int j,
-                              int lane)
+static uint32_t load_register(const struct matrix_form *form, uint8_t *const *rows, int j, int lane)
 {
 	int g = lane >> 2, q = lane & 3;
 	uint32_t value = 0;
@@ -72,7 +71,7 @@ static uint32_t load_register(const struct matrix_form *form, uint8_t *const *ro
 }
 
 static void store_register(const struct matrix_form *form, uint8_t *const *rows, int j, int lane,
-                           uint32_t value)
+			   uint32_t value)
 {
 	int g = lane >> 2, q = lane & 3;
 	uint16_t low = (uint16_t)value, high = (uint16_t)(value >> 16);
@@ -80,7 +79,8 @@ static void store_register(const struct matrix_form *form, uint8_t *const *rows,
 	rows += 8 * j;
 	if (form->shape == MATRIX_16x8) {
 		for (int byte = 0; byte < 4; byte++)
-			rows[2 * q + (byte & 1)][g + 8 * (byte >> 1)] = (uint8_t)(value >> 8 * byte);
+			rows[2 * q + (byte & 1)][g + 8 * (byte >> 1)] =
+				(uint8_t)(value >> 8 * byte);
 	} else if (form->transposed) {
 		memcpy(rows[2 * q] + 2 * g, &low, 2);
 		memcpy(rows[2 * q + 1] + 2 * g, &high, 2);
@@ -97,9 +97,9 @@ static enum emu_step execute_load(struct emu_warp *warp, const struct emu_ins *i
 	if (!find_rows(warp, ins, &ins->operands[1], rows, EMU_READ))
 		return EMU_STOPPED;
 	for (int j = 0; j < form->registers; j++)
-		EMU_FOR_LANES (lane, mask)
-			emu_set_value(warp, emu_item(&ins->operands[0], j), (int)lane,
-			              load_register(form, rows, j, (int)lane));
+		EMU_FOR_LANES(lane, mask)
+	emu_set_value(warp, emu_item(&ins->operands[0], j), (int)lane,
+		      load_register(form, rows, j, (int)lane));
 	warp->worker->counters.shared_read += (uint64_t)form->rows * 16;
 	return EMU_NEXT;
 }
@@ -113,8 +113,8 @@ static enum emu_step execute_store(struct emu_warp *warp, const struct emu_ins *
 		return EMU_STOPPED;
 	for (int j = 0; j < form->registers; j++) {
 		const uint32_t *row = emu_row32(warp, emu_item(&ins->operands[1], j)->ref);
-		EMU_FOR_LANES (lane, mask)
-			store_register(form, rows, j, (int)lane, row[lane]);
+		EMU_FOR_LANES(lane, mask)
+		store_register(form, rows, j, (int)lane, row[lane]);
 	}
 	warp->worker->counters.shared_written += (uint64_t)form->rows * 16;
 	emu_changed(warp->worker);
@@ -136,7 +136,7 @@ static bool take_form(struct emu_decode *decode, struct matrix_form *form)
 		return false;
 	if (shape < 0 || count < 0)
 		return emu_reject(decode, "a shape (.m8n8 ...) and a number (.x1, .x2, .x4) are "
-		                          "needed");
+					  "needed");
 	if (!emu_take(decode, "sync") || !emu_take(decode, "aligned"))
 		return emu_reject(decode, ".sync.aligned is missing");
 	form->shape = (enum matrix_shape)shape;
@@ -167,8 +167,8 @@ static bool decode_load(struct emu_decode *decode)
 	if (form->shape == MATRIX_16x8)
 		return emu_reject(decode, ".m16n8 belongs to stmatrix");
 	emu_results(decode->ins, 1);
-	return emu_want_operands(decode, 2, 2) &&
-	       emu_want_vector(decode, 0, form->registers, 32) && emu_want_address(decode, 1);
+	return emu_want_operands(decode, 2, 2) && emu_want_vector(decode, 0, form->registers, 32) &&
+	       emu_want_address(decode, 1);
 }
 
 static bool decode_store(struct emu_decode *decode)

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { max_count = (1 << 20) - 1 };
+enum {
+	max_count = (1 << 20) - 1
+};
 
 static const uint32_t mark = 0x6d626172u;
 
@@ -33,7 +35,7 @@ static struct emu_mbarrier *find(struct emu_async_cta *async, uint32_t offset)
 }
 
 static struct emu_mbarrier *named_by(struct emu_async_cta *async, const uint8_t *bytes,
-                                     uint32_t offset)
+				     uint32_t offset)
 {
 	uint32_t words[2];
 
@@ -41,8 +43,8 @@ static struct emu_mbarrier *named_by(struct emu_async_cta *async, const uint8_t 
 	if (words[0] != mark || words[1] >= async->barrier_count)
 		return NULL;
 	return async->barriers[words[1]]->offset == offset && async->barriers[words[1]]->live
-	               ? async->barriers[words[1]]
-	               : NULL;
+		       ? async->barriers[words[1]]
+		       : NULL;
 }
 
 static void fault_missing(struct emu_cta *owner, const struct emu_where *where, uint32_t offset)
@@ -52,21 +54,22 @@ static void fault_missing(struct emu_cta *owner, const struct emu_where *where, 
 
 	if (!lost) {
 		emu_fault_at(where, "mbarrier-not-initialised",
-		             "no mbarrier at shared address 0x%x of CTA rank %u: mbarrier.init was "
-		             "not executed for it, or mbarrier.inval ended it",
-		             EMU_SHARED_BASE + offset, owner->rank);
+			     "no mbarrier at shared address 0x%x of CTA rank %u: mbarrier.init was "
+			     "not executed for it, or mbarrier.inval ended it",
+			     EMU_SHARED_BASE + offset, owner->rank);
 		return;
 	}
 	describe_name(lost, name, sizeof name);
-	emu_fault_at(where, "mbarrier-overwritten",
-	             "the bytes of %s, initialised at line %u, were overwritten by something that is "
-	             "no mbarrier operation: its memory overlaps a buffer, or mbarrier.inval is "
-	             "missing before the memory is used again",
-	             name, lost->made.ins->line);
+	emu_fault_at(
+		where, "mbarrier-overwritten",
+		"the bytes of %s, initialised at line %u, were overwritten by something that is "
+		"no mbarrier operation: its memory overlaps a buffer, or mbarrier.inval is "
+		"missing before the memory is used again",
+		name, lost->made.ins->line);
 }
 
 struct emu_mbarrier *emu_mbarrier_at(struct emu_cta *cta, const struct emu_where *where,
-                                     uint64_t address)
+				     uint64_t address)
 {
 	struct emu_cta *owner;
 	uint8_t *bytes = emu_mem_shared(cta, where, address, 8, 8, EMU_UPDATE, &owner);
@@ -85,7 +88,7 @@ struct emu_mbarrier *emu_mbarrier_at(struct emu_cta *cta, const struct emu_where
 /* ---- the object ------------------------------------------------------------------ */
 
 static void note(struct emu_mbarrier *barrier, const struct emu_where *where,
-                 enum emu_mbarrier_event_kind kind, uint32_t amount)
+		 enum emu_mbarrier_event_kind kind, uint32_t amount)
 {
 	struct emu_mbarrier_event *event =
 		&barrier->events[barrier->event_count++ % EMU_MBARRIER_EVENTS];
@@ -106,58 +109,59 @@ static void check_phase(struct emu_mbarrier *barrier)
 static int describe_event(const struct emu_mbarrier_event *event, char *text, size_t size)
 {
 	static const char *const kinds[] = {"arrive x", "expect_tx ", "complete_tx ",
-	                                    "tcgen05.commit x"};
+					    "tcgen05.commit x"};
 
 	return snprintf(text, size, " phase %llu: %s%u (cta %u,%u,%u warp %d line %u);",
-	                (unsigned long long)event->phase, kinds[event->kind], event->amount,
-	                event->where.cta[0], event->where.cta[1], event->where.cta[2],
-	                event->where.warp, event->where.ins->line);
+			(unsigned long long)event->phase, kinds[event->kind], event->amount,
+			event->where.cta[0], event->where.cta[1], event->where.cta[2],
+			event->where.warp, event->where.ins->line);
 }
 
 /* What of the running phase is missing, then the last events. */
 static void describe_state(const struct emu_mbarrier *barrier, char *text, size_t size)
 {
 	uint64_t first = barrier->event_count > EMU_MBARRIER_EVENTS
-	                         ? barrier->event_count - EMU_MBARRIER_EVENTS
-	                         : 0;
+				 ? barrier->event_count - EMU_MBARRIER_EVENTS
+				 : 0;
 	char name[160];
 	int length;
 
 	describe_name(barrier, name, sizeof name);
 	length = snprintf(text, size,
-	                  "%s, phase %llu (parity %u) is not complete: %u of %u arrivals missing, "
-	                  "%lld bytes outstanding%s; initialised at line %u; ledger:%s",
-	                  name, (unsigned long long)barrier->phase, (unsigned)(barrier->phase & 1),
-	                  barrier->pending, barrier->expected, (long long)barrier->tx,
-	                  barrier->tx < 0 ? " (more arrived than was expected)" : "",
-	                  barrier->made.ins->line, barrier->event_count ? "" : " empty");
+			  "%s, phase %llu (parity %u) is not complete: %u of %u arrivals missing, "
+			  "%lld bytes outstanding%s; initialised at line %u; ledger:%s",
+			  name, (unsigned long long)barrier->phase, (unsigned)(barrier->phase & 1),
+			  barrier->pending, barrier->expected, (long long)barrier->tx,
+			  barrier->tx < 0 ? " (more arrived than was expected)" : "",
+			  barrier->made.ins->line, barrier->event_count ? "" : " empty");
 	for (uint64_t i = first; i < barrier->event_count && length < (int)size; i++)
 		length += describe_event(&barrier->events[i % EMU_MBARRIER_EVENTS], text + length,
-		                         size - (size_t)length);
+					 size - (size_t)length);
 }
 
 static void describe_wait(const struct emu_waitable *waitable, const struct emu_split *split,
-                          char *text, size_t size)
+			  char *text, size_t size)
 {
 	int length = snprintf(text, size, "waits for parity %llu of ",
-	                      (unsigned long long)split->scratch);
+			      (unsigned long long)split->scratch);
 
 	if (length > 0 && (size_t)length < size)
 		describe_state((const struct emu_mbarrier *)waitable, text + length,
-		               size - (size_t)length);
+			       size - (size_t)length);
 }
 
 bool emu_mbarrier_arrive(struct emu_mbarrier *barrier, const struct emu_where *where,
-                         enum emu_mbarrier_event_kind kind, uint32_t count)
+			 enum emu_mbarrier_event_kind kind, uint32_t count)
 {
 	char state[EMU_ERROR_SIZE / 2];
 
 	if (count > barrier->pending) {
 		describe_state(barrier, state, sizeof state);
-		emu_fault_at(where, "mbarrier-over-arrival",
-		             "arrival of %u when only %u are left in this phase: the count given to "
-		             "mbarrier.init is too small, or too many threads arrive; %s",
-		             count, barrier->pending, state);
+		emu_fault_at(
+			where, "mbarrier-over-arrival",
+			"arrival of %u when only %u are left in this phase: the count given to "
+			"mbarrier.init is too small, or too many threads arrive; %s",
+			count, barrier->pending, state);
 		return false;
 	}
 	note(barrier, where, kind, count);
@@ -174,13 +178,13 @@ static bool in_range(struct emu_mbarrier *barrier, const struct emu_where *where
 		return true;
 	describe_state(barrier, state, sizeof state);
 	emu_fault_at(where, "mbarrier-tx-range",
-	             "the byte count becomes %lld, outside -(2^20-1) .. 2^20-1; %s", (long long)tx,
-	             state);
+		     "the byte count becomes %lld, outside -(2^20-1) .. 2^20-1; %s", (long long)tx,
+		     state);
 	return false;
 }
 
 bool emu_mbarrier_expect_tx(struct emu_mbarrier *barrier, const struct emu_where *where,
-                            uint32_t bytes)
+			    uint32_t bytes)
 {
 	if (!in_range(barrier, where, barrier->tx + bytes))
 		return false;
@@ -190,7 +194,7 @@ bool emu_mbarrier_expect_tx(struct emu_mbarrier *barrier, const struct emu_where
 }
 
 bool emu_mbarrier_complete_tx(struct emu_mbarrier *barrier, const struct emu_where *where,
-                              uint32_t bytes)
+			      uint32_t bytes)
 {
 	if (!in_range(barrier, where, barrier->tx - bytes))
 		return false;
@@ -213,8 +217,9 @@ void emu_mbarrier_cta_exit(struct emu_cta *cta)
 			continue;
 		describe_state(barrier, state, sizeof state);
 		emu_fault_at(&barrier->made, "mbarrier-tx",
-		             "the CTA ends with bytes outstanding: expect_tx and the copies do not "
-		             "add up; %s", state);
+			     "the CTA ends with bytes outstanding: expect_tx and the copies do not "
+			     "add up; %s",
+			     state);
 	}
 }
 
@@ -271,7 +276,7 @@ static bool init_one(struct emu_warp *warp, int lane, uint64_t address, uint32_t
 		return false;
 	if (count < 1 || count > max_count) {
 		emu_fault(warp, lane, "mbarrier-count",
-		          "mbarrier.init with %u arrivals; 1 .. 2^20-1 are possible", count);
+			  "mbarrier.init with %u arrivals; 1 .. 2^20-1 are possible", count);
 		return false;
 	}
 	offset = (uint32_t)(address & EMU_SHARED_MASK) - EMU_SHARED_BASE;
@@ -281,9 +286,11 @@ static bool init_one(struct emu_warp *warp, int lane, uint64_t address, uint32_t
 		return false;
 	}
 	if (barrier->live && barrier->waitable.first) {
-		emu_fault(warp, lane, "mbarrier-reinitialised",
-		          "mbarrier.init of an mbarrier that threads are waiting for (initialised at "
-		          "line %u)", barrier->made.ins->line);
+		emu_fault(
+			warp, lane, "mbarrier-reinitialised",
+			"mbarrier.init of an mbarrier that threads are waiting for (initialised at "
+			"line %u)",
+			barrier->made.ins->line);
 		return false;
 	}
 	barrier->cta = owner;
@@ -303,11 +310,12 @@ static bool init_one(struct emu_warp *warp, int lane, uint64_t address, uint32_t
 
 static enum emu_step execute_init(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	EMU_FOR_LANES (lane, mask) {
+	EMU_FOR_LANES(lane, mask)
+	{
 		uint64_t address = emu_address(warp, &ins->operands[0], (int)lane);
 		if (!emu_shared_address(warp, (int)lane, ins->space, &address) ||
 		    !init_one(warp, (int)lane, address,
-		              (uint32_t)emu_value(warp, &ins->operands[1], (int)lane)))
+			      (uint32_t)emu_value(warp, &ins->operands[1], (int)lane)))
 			return EMU_STOPPED;
 	}
 	return EMU_NEXT;
@@ -315,7 +323,8 @@ static enum emu_step execute_init(struct emu_warp *warp, const struct emu_ins *i
 
 static enum emu_step execute_inval(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	EMU_FOR_LANES (lane, mask) {
+	EMU_FOR_LANES(lane, mask)
+	{
 		uint64_t address = emu_address(warp, &ins->operands[0], (int)lane);
 		struct emu_where where = emu_here(warp, (int)lane);
 		struct emu_mbarrier *barrier;
@@ -327,7 +336,7 @@ static enum emu_step execute_inval(struct emu_warp *warp, const struct emu_ins *
 			return EMU_STOPPED;
 		if (barrier->waitable.first)
 			return emu_fault(warp, (int)lane, "mbarrier-invalidated",
-			                 "mbarrier.inval while threads wait for the mbarrier");
+					 "mbarrier.inval while threads wait for the mbarrier");
 		barrier->live = false;
 		memset(barrier->cta->shared + barrier->offset, 0, 8);
 	}

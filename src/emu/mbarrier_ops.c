@@ -10,7 +10,9 @@ enum {
 };
 
 /* What mbarrier.arrive returns: the phase that was running, and its pending count. */
-enum { token_phase = 20 };
+enum {
+	token_phase = 20
+};
 
 static uint64_t token(const struct emu_mbarrier *barrier)
 {
@@ -18,8 +20,8 @@ static uint64_t token(const struct emu_mbarrier *barrier)
 }
 
 static struct emu_mbarrier *barrier_of(struct emu_warp *warp, const struct emu_ins *ins,
-                                       const struct emu_operand *operand, int lane,
-                                       struct emu_where *where)
+				       const struct emu_operand *operand, int lane,
+				       struct emu_where *where)
 {
 	uint64_t address = emu_address(warp, operand, lane);
 
@@ -38,8 +40,8 @@ static bool drop(struct emu_warp *warp, int lane, struct emu_mbarrier *barrier, 
 		return true;
 	}
 	emu_fault(warp, lane, "mbarrier-count",
-	          "mbarrier.arrive_drop of %u when the barrier expects %u arrivals", count,
-	          barrier->expected);
+		  "mbarrier.arrive_drop of %u when the barrier expects %u arrivals", count,
+		  barrier->expected);
 	return false;
 }
 
@@ -59,11 +61,11 @@ static bool arrive_one(struct emu_warp *warp, const struct emu_ins *ins, int lan
 	before = token(barrier);
 	if (count == 0 || ((ins->variant & arrive_no_complete) && count >= barrier->pending)) {
 		emu_fault(warp, lane, "mbarrier-count",
-		          count ? "mbarrier.arrive.noComplete of %u would complete the phase: %u "
-		                  "arrivals are pending"
-		                : "mbarrier.arrive with count %u; it must be at least 1 (%u "
-		                  "arrivals are pending)",
-		          count, barrier->pending);
+			  count ? "mbarrier.arrive.noComplete of %u would complete the phase: %u "
+				  "arrivals are pending"
+				: "mbarrier.arrive with count %u; it must be at least 1 (%u "
+				  "arrivals are pending)",
+			  count, barrier->pending);
 		return false;
 	}
 	if ((ins->variant & arrive_expect_tx) && !emu_mbarrier_expect_tx(barrier, &where, value))
@@ -79,9 +81,9 @@ static bool arrive_one(struct emu_warp *warp, const struct emu_ins *ins, int lan
 
 static enum emu_step execute_arrive(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	EMU_FOR_LANES (lane, mask)
-		if (!arrive_one(warp, ins, (int)lane))
-			return EMU_STOPPED;
+	EMU_FOR_LANES(lane, mask)
+	if (!arrive_one(warp, ins, (int)lane))
+		return EMU_STOPPED;
 	return EMU_NEXT;
 }
 
@@ -100,15 +102,15 @@ static bool decode_arrive(struct emu_decode *decode)
 	emu_take_semantics(decode);
 	emu_take(decode, "b64");
 	emu_results(ins, at ? 1 : 0);
-	if (!emu_want_operands(decode, at + (ins->variant & (arrive_expect_tx | arrive_no_complete)
-	                                             ? 2
-	                                             : 1),
-	                       at + 2))
+	if (!emu_want_operands(
+		    decode, at + (ins->variant & (arrive_expect_tx | arrive_no_complete) ? 2 : 1),
+		    at + 2))
 		return false;
 	if (at && ins->operands[0].kind != EMU_O_SINK) {
 		if (ins->space == EMU_SHARED_CLUSTER)
-			return emu_reject(decode, "an arrival in .shared::cluster returns no state: "
-			                          "the first operand must be _");
+			return emu_reject(decode,
+					  "an arrival in .shared::cluster returns no state: "
+					  "the first operand must be _");
 		if (!emu_want_register(decode, 0, 64))
 			return false;
 	}
@@ -120,15 +122,15 @@ static bool decode_arrive(struct emu_decode *decode)
 
 static enum emu_step execute_tx(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	EMU_FOR_LANES (lane, mask) {
+	EMU_FOR_LANES(lane, mask)
+	{
 		struct emu_where where;
 		struct emu_mbarrier *barrier =
 			barrier_of(warp, ins, &ins->operands[0], (int)lane, &where);
 		uint32_t bytes = (uint32_t)emu_value(warp, &ins->operands[1], (int)lane);
 
-		if (!barrier ||
-		    !(ins->variant ? emu_mbarrier_complete_tx(barrier, &where, bytes)
-		                   : emu_mbarrier_expect_tx(barrier, &where, bytes)))
+		if (!barrier || !(ins->variant ? emu_mbarrier_complete_tx(barrier, &where, bytes)
+					       : emu_mbarrier_expect_tx(barrier, &where, bytes)))
 			return EMU_STOPPED;
 	}
 	return EMU_NEXT;
@@ -161,7 +163,8 @@ static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *i
 	uint32_t done = 0;
 	bool uniform = true;
 
-	EMU_FOR_LANES (lane, mask) {
+	EMU_FOR_LANES(lane, mask)
+	{
 		uint64_t address = emu_address(warp, &ins->operands[1], (int)lane);
 		struct emu_where where;
 
@@ -172,16 +175,17 @@ static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *i
 			if (!barrier)
 				return EMU_STOPPED;
 			if (barrier->cta != warp->cta)
-				return emu_fault(warp, (int)lane, "mbarrier-remote-wait",
-				                 "a thread can wait only for an mbarrier of its own "
-				                 "CTA (rank %u), not of rank %u",
-				                 warp->cta->rank, barrier->cta->rank);
+				return emu_fault(
+					warp, (int)lane, "mbarrier-remote-wait",
+					"a thread can wait only for an mbarrier of its own "
+					"CTA (rank %u), not of rank %u",
+					warp->cta->rank, barrier->cta->rank);
 		}
 		value = emu_value(warp, &ins->operands[2], (int)lane);
 		if ((ins->variant & wait_parity) && value > 1)
 			return emu_fault(warp, (int)lane, "mbarrier-parity",
-			                 "parity %llu; it must be 0 or 1",
-			                 (unsigned long long)value);
+					 "parity %llu; it must be 0 or 1",
+					 (unsigned long long)value);
 		if (completed(barrier, ins, value))
 			done |= 1u << lane;
 	}
@@ -214,12 +218,11 @@ static bool decode_wait(struct emu_decode *decode)
 }
 
 static enum emu_step execute_pending(struct emu_warp *warp, const struct emu_ins *ins,
-                                     uint32_t mask)
+				     uint32_t mask)
 {
-	EMU_FOR_LANES (lane, mask)
-		emu_set_value(warp, &ins->operands[0], (int)lane,
-		              emu_value(warp, &ins->operands[1], (int)lane) &
-		                      ((1u << token_phase) - 1));
+	EMU_FOR_LANES(lane, mask)
+	emu_set_value(warp, &ins->operands[0], (int)lane,
+		      emu_value(warp, &ins->operands[1], (int)lane) & ((1u << token_phase) - 1));
 	return EMU_NEXT;
 }
 

@@ -7,15 +7,15 @@
 struct emu_mma_request {
 	struct emu_mma_form form;
 	struct emu_where where;
-	struct emu_cta *cta;            /* of the issuing thread */
-	uint32_t d, a_address;          /* tensor memory */
+	struct emu_cta *cta;   /* of the issuing thread */
+	uint32_t d, a_address; /* tensor memory */
 	uint64_t a_descriptor, b_descriptor;
 	uint32_t idesc;
 	uint32_t metadata, scale_a, scale_b;
-	uint32_t disabled[8];           /* bit i of word w: lane 32w + i is not written */
-	uint64_t zero_columns;          /* .ws */
+	uint32_t disabled[8];  /* bit i of word w: lane 32w + i is not written */
+	uint64_t zero_columns; /* .ws */
 	bool accumulate, ashift;
-	int scale_d;                    /* D is multiplied by 2^-scale_d first */
+	int scale_d; /* D is multiplied by 2^-scale_d first */
 };
 
 /* False after a fault. */
@@ -24,15 +24,15 @@ bool emu_mma_run(const struct emu_mma_request *request);
 /* Panels of one instruction; rows are M or N of the pair, or lanes of tensor memory. */
 enum {
 	EMU_MMA_ROWS = 256,
-	EMU_MMA_K = 128,                /* logical elements, sparse fp4 */
-	EMU_MMA_RAW = 64                /* bytes of K of one row */
+	EMU_MMA_K = 128, /* logical elements, sparse fp4 */
+	EMU_MMA_RAW = 64 /* bytes of K of one row */
 };
 
 struct emu_mma_scratch {
 	uint8_t raw[EMU_MMA_ROWS * EMU_MMA_RAW];
-	float rows[EMU_MMA_ROWS * EMU_MMA_K];           /* A, K innermost */
-	float a[EMU_MMA_K * EMU_MMA_ROWS];              /* A, rows innermost */
-	float b[EMU_MMA_ROWS * EMU_MMA_K];              /* B, K innermost */
+	float rows[EMU_MMA_ROWS * EMU_MMA_K]; /* A, K innermost */
+	float a[EMU_MMA_K * EMU_MMA_ROWS];    /* A, rows innermost */
+	float b[EMU_MMA_ROWS * EMU_MMA_K];    /* B, K innermost */
 	float b_scaled[EMU_MMA_ROWS * EMU_MMA_K];
 	float tile[EMU_MMA_ROWS * EMU_GEMM_ROWS];
 	uint8_t a_scales[EMU_MMA_ROWS * 8], b_scales[EMU_MMA_ROWS * 8];
@@ -40,7 +40,7 @@ struct emu_mma_scratch {
 
 /* The cluster's buffers; NULL after a fault. */
 struct emu_mma_scratch *emu_mma_scratch_of(struct emu_cluster *cluster,
-                                           const struct emu_where *where);
+					   const struct emu_where *where);
 
 static inline struct emu_smem_view emu_smem_of(const struct emu_cta *cta)
 {

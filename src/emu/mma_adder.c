@@ -16,12 +16,12 @@
 enum {
 	zero_exponent = -126,
 	f32_mantissa = 23,
-	group = 16,             /* products that the fp4 adder sums before scaling */
+	group = 16, /* products that the fp4 adder sums before scaling */
 	max_terms = EMU_GEMM_MAX_K
 };
 
 struct term {
-	int64_t significand;    /* with sign */
+	int64_t significand; /* with sign */
 	int exponent, scale;
 };
 
@@ -32,14 +32,14 @@ struct sum {
 };
 
 struct format {
-	int mantissa, minimum;  /* bits, least exponent of a normal number */
+	int mantissa, minimum; /* bits, least exponent of a normal number */
 };
 
 static const struct format formats[] = {
-	[EMU_ELEMENT_F16] = {10, -14}, [EMU_ELEMENT_BF16] = {7, -126},
+	[EMU_ELEMENT_F16] = {10, -14},   [EMU_ELEMENT_BF16] = {7, -126},
 	[EMU_ELEMENT_TF32] = {10, -126}, [EMU_ELEMENT_E4M3] = {3, -6},
-	[EMU_ELEMENT_E5M2] = {2, -14}, [EMU_ELEMENT_E2M3] = {3, 0},
-	[EMU_ELEMENT_E3M2] = {2, -2}, [EMU_ELEMENT_E2M1] = {1, 0},
+	[EMU_ELEMENT_E5M2] = {2, -14},   [EMU_ELEMENT_E2M3] = {3, 0},
+	[EMU_ELEMENT_E3M2] = {2, -2},    [EMU_ELEMENT_E2M1] = {1, 0},
 };
 
 /* Takes a finite f32 that the format can hold apart. */
@@ -54,8 +54,8 @@ static struct term take_apart(float value, struct format format)
 	else
 		term.exponent = -126;
 	if (term.exponent < format.minimum) {
-		significand >>= format.minimum - term.exponent > 24 ? 24
-		                                                  : format.minimum - term.exponent;
+		significand >>=
+			format.minimum - term.exponent > 24 ? 24 : format.minimum - term.exponent;
 		term.exponent = format.minimum;
 	}
 	term.significand = significand >> (f32_mantissa - format.mantissa);
@@ -84,7 +84,7 @@ static void add_special(struct sum *sum, float value)
 static struct term product(struct term a, struct term b)
 {
 	return (struct term){a.significand * b.significand, a.exponent + b.exponent,
-	                     a.scale + b.scale};
+			     a.scale + b.scale};
 }
 
 /* significand * 2^shift, cut off towards zero. */
@@ -109,7 +109,7 @@ static float round_to_f32(int64_t total, int exponent, int fraction, int mantiss
 		return 0.0f;
 	top = 63 - __builtin_clzll(magnitude);
 	keep = top - mantissa;
-	if (top + scale < -126)         /* subnormal: multiples of 2^(-126 - mantissa) */
+	if (top + scale < -126) /* subnormal: multiples of 2^(-126 - mantissa) */
 		keep = -126 - mantissa - scale;
 	if (keep > 63)
 		return 0.0f;
@@ -151,7 +151,7 @@ static float finish(const struct emu_adder *adder, const struct sum *sum)
 	for (int i = 0; i < sum->count; i++) {
 		const struct term *term = &sum->terms[i];
 		total += shifted(term->significand,
-		                 term->exponent - exponent + adder->fraction_bits - term->scale);
+				 term->exponent - exponent + adder->fraction_bits - term->scale);
 	}
 	if (adder->f16_result)
 		return round_to_f16(total, exponent, adder->fraction_bits);
@@ -161,7 +161,7 @@ static float finish(const struct emu_adder *adder, const struct sum *sum)
 /* ---- the terms of one element of D ------------------------------------------- */
 
 struct element {
-	const float *a, *b;     /* a[k * a_stride], b[k] */
+	const float *a, *b; /* a[k * a_stride], b[k] */
 	int a_stride, k;
 	const uint8_t *a_scale, *b_scale;
 };
@@ -193,7 +193,7 @@ static bool scale_term(const struct emu_adder_scales *scales, uint8_t bits, stru
 }
 
 static void add_products(const struct emu_adder *adder, const struct emu_adder_scales *scales,
-                         const struct element *e, struct sum *sum)
+			 const struct element *e, struct sum *sum)
 {
 	for (int i = 0; i < e->k; i++) {
 		float a = e->a[i * e->a_stride], b = e->b[i];
@@ -218,16 +218,16 @@ static void add_products(const struct emu_adder *adder, const struct emu_adder_s
 }
 
 static void add_groups(const struct emu_adder *adder, const struct emu_adder_scales *scales,
-                       const struct element *e, struct sum *sum)
+		       const struct element *e, struct sum *sum)
 {
 	for (int start = 0; start < e->k; start += group) {
 		struct term term = {0, 0, 0}, sa, sb;
 		int block = start / scales->block_k;
 
 		for (int i = start; i < start + group && i < e->k; i++) {
-			struct term p = product(take_apart(e->a[i * e->a_stride],
-			                                   formats[adder->a]),
-			                        take_apart(e->b[i], formats[adder->b]));
+			struct term p =
+				product(take_apart(e->a[i * e->a_stride], formats[adder->a]),
+					take_apart(e->b[i], formats[adder->b]));
 			term.scale = p.scale;
 			term.significand += p.significand << p.exponent;
 		}
@@ -241,16 +241,18 @@ static void add_groups(const struct emu_adder *adder, const struct emu_adder_sca
 }
 
 void emu_gemm_adder(const struct emu_adder *adder, const struct emu_adder_scales *scales, int n,
-                    int k, const float *a, int a_stride, const float *b, int b_stride, float *d,
-                    int d_stride, bool accumulate)
+		    int k, const float *a, int a_stride, const float *b, int b_stride, float *d,
+		    int d_stride, bool accumulate)
 {
 	struct sum sum;
 
 	for (int j = 0; j < n; j++)
 		for (int r = 0; r < EMU_GEMM_ROWS; r++) {
 			float *out = d + (size_t)j * (size_t)d_stride + r;
-			struct element e = {.a = a + r, .b = b + (size_t)j * (size_t)b_stride,
-			                    .a_stride = a_stride, .k = k};
+			struct element e = {.a = a + r,
+					    .b = b + (size_t)j * (size_t)b_stride,
+					    .a_stride = a_stride,
+					    .k = k};
 
 			if (scales) {
 				e.a_scale = scales->a_scale + r * scales->blocks;

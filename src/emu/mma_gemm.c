@@ -47,15 +47,15 @@ typedef float float16 __attribute__((vector_size(64), aligned(4), may_alias));
 		}                                                                                  \
 		UNROLL for (int c = 0; c < columns; c++)                                           \
 		{                                                                                  \
-			UNROLL for (int p = 0; p < parts; p++)                                     \
-				*(vector *)(d_column + c * d_stride + p * (16 / parts)) =          \
+			UNROLL for (int p = 0; p < parts; p++) *                                   \
+				(vector *)(d_column + c * d_stride + p * (16 / parts)) =           \
 				sum[c][p];                                                         \
 		}                                                                                  \
 	}
 
 #define KERNEL(name, attribute, vector, parts, columns)                                            \
 	attribute static void name(int n, int k, const float *a, int a_stride, const float *b,     \
-	                           int b_stride, float *d, int d_stride, bool accumulate)          \
+				   int b_stride, float *d, int d_stride, bool accumulate)          \
 	{                                                                                          \
 		int j = 0;                                                                         \
 		BLOCK(vector, parts, columns)                                                      \
@@ -63,7 +63,7 @@ typedef float float16 __attribute__((vector_size(64), aligned(4), may_alias));
 	}
 
 typedef void kernel(int n, int k, const float *a, int a_stride, const float *b, int b_stride,
-                    float *d, int d_stride, bool accumulate);
+		    float *d, int d_stride, bool accumulate);
 
 KERNEL(gemm_base, , float4, 4, 2)
 #ifdef __x86_64__
@@ -86,7 +86,7 @@ static void choose(void)
 }
 
 void emu_gemm_f32(int n, int k, const float *a, int a_stride, const float *b, int b_stride,
-                  float *d, int d_stride, bool accumulate)
+		  float *d, int d_stride, bool accumulate)
 {
 	pthread_once(&chosen_once, choose);
 	chosen(n, k, a, a_stride, b, b_stride, d, d_stride, accumulate);
@@ -98,7 +98,7 @@ static int32_t clamp(int64_t value)
 }
 
 void emu_gemm_s32(int n, int k, const int32_t *a, int a_stride, const int32_t *b, int b_stride,
-                  int32_t *d, int d_stride, bool accumulate, bool saturate)
+		  int32_t *d, int d_stride, bool accumulate, bool saturate)
 {
 	for (int j = 0; j < n; j++) {
 		int32_t sum[EMU_GEMM_ROWS] = {0};

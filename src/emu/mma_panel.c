@@ -13,7 +13,7 @@ static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 static void fill_tables(void)
 {
 	static const struct emu_minifloat *const formats[] = {&emu_e4m3, &emu_e5m2, &emu_e2m3,
-	                                                      &emu_e3m2, &emu_e2m1};
+							      &emu_e3m2, &emu_e2m1};
 
 	for (int f = 0; f < 5; f++)
 		for (int code = 0; code < 256; code++)
@@ -82,7 +82,7 @@ static uint8_t narrow_code(int bits, enum emu_packing packing, const uint8_t *ra
 }
 
 void emu_panel_f32(enum emu_element element, enum emu_packing packing, const uint8_t *raw,
-                   int elements, float *out)
+		   int elements, float *out)
 {
 	int bits = emu_element_bits(element);
 	const float *table;

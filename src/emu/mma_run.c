@@ -10,7 +10,7 @@ struct run {
 	const struct emu_mma_request *request;
 	struct emu_idesc idesc;
 	struct emu_mma_scratch *scratch;
-	struct emu_cta *ctas[2];        /* even and odd; the second one NULL for one CTA */
+	struct emu_cta *ctas[2]; /* even and odd; the second one NULL for one CTA */
 	int cta_count;
 	uint32_t d_column, d_lane;
 	bool integer, adder;
@@ -29,7 +29,7 @@ static bool fail(const struct run *run, const char *rule, const char *text)
 }
 
 struct emu_mma_scratch *emu_mma_scratch_of(struct emu_cluster *cluster,
-                                           const struct emu_where *where)
+					   const struct emu_where *where)
 {
 	struct emu_async_cluster *async = cluster->async;
 
@@ -88,7 +88,7 @@ static struct tile tile_at(const struct run *run, int i, int part)
 	tile.n = part * tile.n_count;
 	tile.column = run->d_column;
 	tile.lane = half_lanes(run) ? row % rows * 2 + (int)run->d_lane
-	                            : row % rows + part * (EMU_TMEM_LANES / parts);
+				    : row % rows + part * (EMU_TMEM_LANES / parts);
 	return tile;
 }
 
@@ -100,14 +100,13 @@ static bool locate(struct run *run)
 	run->d_column = d & 0xffff;
 	if (run->d_lane && (run->d_lane != 16 || !half_lanes(run)))
 		return fail(run, "tmem-address",
-		            half_lanes(run) ? "D must begin at lane 0 or 16"
-		                            : "D must begin at lane 0 for this shape");
+			    half_lanes(run) ? "D must begin at lane 0 or 16"
+					    : "D must begin at lane 0 for this shape");
 	if (run->request->form.a_in_tmem && a >> 16 != run->d_lane)
 		return fail(run, "tmem-address", "A in tensor memory must begin at the lane of D");
 	for (int c = 0; c < run->cta_count; c++)
 		if (!emu_tmem_check(run->ctas[c], &run->request->where, run->d_column,
-		                    (uint32_t)(run->idesc.n / tiles_of_n(run)),
-		                    "tcgen05.mma (D)"))
+				    (uint32_t)(run->idesc.n / tiles_of_n(run)), "tcgen05.mma (D)"))
 			return false;
 	return true;
 }
@@ -125,15 +124,17 @@ static int stored_k(const struct run *run, bool is_a)
 }
 
 static bool check_major(const struct run *run, const char *which, bool transposed,
-                        const struct emu_smem_descriptor *descriptor)
+			const struct emu_smem_descriptor *descriptor)
 {
 	bool atoms = descriptor->swizzle == EMU_SWIZZLE_128_ATOM_32;
 
 	if (!transposed || atoms == (run->request->form.kind == EMU_KIND_TF32))
 		return true;
-	emu_fault_at(&run->request->where, "smem-descriptor",
-	             "tcgen05.mma: MN-major %s with this swizzle; kind::tf32 needs 128B with 32-byte "
-	             "atoms, the other kinds everything else", which);
+	emu_fault_at(
+		&run->request->where, "smem-descriptor",
+		"tcgen05.mma: MN-major %s with this swizzle; kind::tf32 needs 128B with 32-byte "
+		"atoms, the other kinds everything else",
+		which);
 	return false;
 }
 
@@ -151,16 +152,16 @@ static bool gather(const struct run *run, bool is_a, int cta, int rows, uint8_t 
 
 	if (!emu_descriptor_tcgen05(bits, true, &descriptor, &error) ||
 	    !emu_operand_gather(&descriptor, transposed, element_bytes, rows, bytes, &view, raw,
-	                        &error)) {
+				&error)) {
 		emu_fault_at(&run->request->where, "smem-descriptor", "tcgen05.mma, operand %s: %s",
-		             is_a ? "A" : "B", error.text);
+			     is_a ? "A" : "B", error.text);
 		return false;
 	}
 	return check_major(run, is_a ? "A" : "B", transposed, &descriptor);
 }
 
 static void convert(const struct run *run, bool is_a, enum emu_packing packing, const uint8_t *raw,
-                    int count, float *out)
+		    int count, float *out)
 {
 	enum emu_element element = is_a ? run->idesc.a : run->idesc.b;
 
@@ -182,7 +183,7 @@ static bool load_b(const struct run *run)
 		if (!gather(run, false, c, rows, run->scratch->raw))
 			return false;
 		convert(run, false, packing_in_smem(run), run->scratch->raw, rows * k,
-		        run->scratch->b + c * rows * k);
+			run->scratch->b + c * rows * k);
 	}
 	return true;
 }
@@ -195,7 +196,7 @@ static bool load_a_smem(const struct run *run)
 		if (!gather(run, true, c, rows, run->scratch->raw))
 			return false;
 		convert(run, true, packing_in_smem(run), run->scratch->raw, rows * k,
-		        run->scratch->rows + c * rows * k);
+			run->scratch->rows + c * rows * k);
 	}
 	return true;
 }
@@ -204,8 +205,8 @@ static bool load_a_smem(const struct run *run)
 static bool load_a_tmem(const struct run *run)
 {
 	int k = stored_k(run, true);
-	enum emu_packing packing = run->request->form.kind >= EMU_KIND_MXF4 ? EMU_PACK_DENSE
-	                                                                    : EMU_PACK_CONTAINERS;
+	enum emu_packing packing =
+		run->request->form.kind >= EMU_KIND_MXF4 ? EMU_PACK_DENSE : EMU_PACK_CONTAINERS;
 	int columns = emu_packed_bytes(run->idesc.a, packing, k) / 4;
 	uint32_t first = run->request->a_address & 0xffff;
 
@@ -213,7 +214,7 @@ static bool load_a_tmem(const struct run *run)
 		const emu_tmem_column *cells;
 
 		if (!emu_tmem_check(run->ctas[c], &run->request->where, first, (uint32_t)columns,
-		                    "tcgen05.mma (A)"))
+				    "tcgen05.mma (A)"))
 			return false;
 		cells = (const emu_tmem_column *)emu_tmem_of(run->ctas[c])->columns;
 		for (int i = 0; i < columns; i++)
@@ -221,7 +222,7 @@ static bool load_a_tmem(const struct run *run)
 				memcpy(run->scratch->raw + (lane * columns + i) * 4,
 				       &cells[first + (uint32_t)i][lane], 4);
 		convert(run, true, packing, run->scratch->raw, EMU_TMEM_LANES * k,
-		        run->scratch->rows + c * EMU_TMEM_LANES * k);
+			run->scratch->rows + c * EMU_TMEM_LANES * k);
 	}
 	return true;
 }
@@ -229,7 +230,8 @@ static bool load_a_tmem(const struct run *run)
 /* ---- sparsity (6.4) ---------------------------------------------------------------------- */
 
 /* The metadata bits of logical elements [k, k + 4) (tf32: [k, k + 2)) of a lane's row. */
-static uint32_t metadata_nibble(const struct run *run, const emu_tmem_column *cells, int lane, int k)
+static uint32_t metadata_nibble(const struct run *run, const emu_tmem_column *cells, int lane,
+				int k)
 {
 	uint32_t column = run->request->metadata & 0xffff;
 	int m = lane;
@@ -253,10 +255,10 @@ static uint32_t metadata_nibble(const struct run *run, const emu_tmem_column *ce
 
 /* Spreads the stored half of a row over its logical places. */
 static bool expand_row(const struct run *run, const emu_tmem_column *cells, int lane,
-                       const float *stored, float *row)
+		       const float *stored, float *row)
 {
 	enum emu_kind kind = run->request->form.kind;
-	int unit = kind >= EMU_KIND_MXF4 ? 2 : 1;       /* elements that move together */
+	int unit = kind >= EMU_KIND_MXF4 ? 2 : 1; /* elements that move together */
 	int span = kind == EMU_KIND_TF32 ? 2 : 4 * unit;
 
 	memset(row, 0, sizeof *row * (size_t)run->idesc.k);
@@ -292,9 +294,9 @@ static bool expand(const struct run *run)
 
 	for (int c = 0; c < run->cta_count; c++)
 		if (!emu_tmem_check(run->ctas[c], &run->request->where,
-		                    run->request->metadata & 0xffff,
-		                    run->request->form.kind <= EMU_KIND_TF32 ? 1 : 2,
-		                    "tcgen05.mma (sparsity metadata)"))
+				    run->request->metadata & 0xffff,
+				    run->request->form.kind <= EMU_KIND_TF32 ? 1 : 2,
+				    "tcgen05.mma (sparsity metadata)"))
 			return false;
 	for (int part = 0; part < tiles_of_n(run); part++)
 		for (int i = 0; i < tiles; i++) {
@@ -307,11 +309,11 @@ static bool expand(const struct run *run)
 				break;
 			for (int r = 0; r < EMU_GEMM_ROWS; r++) {
 				if (!expand_row(run, cells, tile.lane + r,
-				                run->scratch->rows + (first + r) * k / 2, row))
+						run->scratch->rows + (first + r) * k / 2, row))
 					return fail(run, "sparsity-metadata",
-					            "a metadata nibble selects no two different "
-					            "elements; legal are 4, 8, 12, 9, 13, 14, 6 "
-					            "(tf32: 4 and 14)");
+						    "a metadata nibble selects no two different "
+						    "elements; legal are 4, 8, 12, 9, 13, 14, 6 "
+						    "(tf32: 4 and 14)");
 				for (int j = 0; j < k; j++)
 					run->scratch->a[j * EMU_MMA_ROWS + first + r] = row[j];
 			}
@@ -344,7 +346,7 @@ static int scale_blocks(const struct run *run)
 
 /* Factors of `rows` rows from the lane partition that a tile lies in. */
 static bool load_scales(const struct run *run, const struct tile *tile, bool is_a, int first,
-                        int rows, uint8_t *out)
+			int rows, uint8_t *out)
 {
 	uint32_t column = (is_a ? run->request->scale_a : run->request->scale_b) & 0x1ff;
 	int id = is_a ? run->idesc.scale_a_id : run->idesc.scale_b_id, blocks = scale_blocks(run);
@@ -354,16 +356,16 @@ static bool load_scales(const struct run *run, const struct tile *tile, bool is_
 	const emu_tmem_column *cells;
 
 	if (!emu_tmem_check(cta, &run->request->where, column + (uint32_t)first / 32,
-	                    (uint32_t)(last - first / 32 + 1),
-	                    is_a ? "tcgen05.mma (scale factors of A)"
-	                         : "tcgen05.mma (scale factors of B)"))
+			    (uint32_t)(last - first / 32 + 1),
+			    is_a ? "tcgen05.mma (scale factors of A)"
+				 : "tcgen05.mma (scale factors of B)"))
 		return false;
 	cells = (const emu_tmem_column *)emu_tmem_of(cta)->columns;
 	for (int r = 0; r < rows; r++)
 		for (int j = 0; j < blocks; j++) {
 			int at = first + r, byte = id + j;
 			uint32_t word = cells[column + (uint32_t)(at / 32 + group * (byte / 4))]
-			                     [tile->lane / 32 * 32 + at % 32];
+					     [tile->lane / 32 * 32 + at % 32];
 			out[r * blocks + j] = (uint8_t)(word >> 8 * (byte % 4));
 		}
 	return true;
@@ -386,7 +388,7 @@ static bool moderate(const struct run *run, const uint8_t *scales, int count)
 }
 
 static void scale_rows(const struct run *run, const uint8_t *scales, const float *in, int rows,
-                       float *out)
+		       float *out)
 {
 	int k = run->idesc.k, blocks = scale_blocks(run), block = k / blocks;
 
@@ -396,7 +398,8 @@ static void scale_rows(const struct run *run, const uint8_t *scales, const float
 				in[r * k + i] * scale_value(run, scales[r * blocks + i / block]);
 }
 
-/* ---- the product ------------------------------------------------------------------------------ */
+/* ---- the product ------------------------------------------------------------------------------
+ */
 
 static struct emu_adder adder_of(const struct run *run)
 {
@@ -410,19 +413,19 @@ static struct emu_adder adder_of(const struct run *run)
 }
 
 static void multiply(const struct run *run, const struct tile *tile, const float *a, const float *b,
-                     float *d, int d_stride, const struct emu_adder_scales *scales)
+		     float *d, int d_stride, const struct emu_adder_scales *scales)
 {
 	bool accumulate = run->request->accumulate;
 	int k = run->idesc.k;
 
 	if (run->integer) {
 		emu_gemm_s32(tile->n_count, k, (const int32_t *)(const void *)a, EMU_MMA_ROWS,
-		             (const int32_t *)(const void *)b, k, (int32_t *)(void *)d, d_stride,
-		             accumulate, run->idesc.saturate);
+			     (const int32_t *)(const void *)b, k, (int32_t *)(void *)d, d_stride,
+			     accumulate, run->idesc.saturate);
 	} else if (run->adder || scales) {
 		struct emu_adder adder = adder_of(run);
 		emu_gemm_adder(&adder, scales, tile->n_count, k, a, EMU_MMA_ROWS, b, k, d, d_stride,
-		               accumulate);
+			       accumulate);
 	} else {
 		emu_gemm_f32(tile->n_count, k, a, EMU_MMA_ROWS, b, k, d, d_stride, accumulate);
 	}
@@ -451,8 +454,8 @@ static float from_cell(const struct run *run, uint32_t cell)
 
 /* Through a buffer, where D is not simply f32 that is updated in place. */
 static void multiply_apart(const struct run *run, const struct tile *tile, const float *a,
-                           const float *b, emu_tmem_column *columns,
-                           const struct emu_adder_scales *scales)
+			   const float *b, emu_tmem_column *columns,
+			   const struct emu_adder_scales *scales)
 {
 	uint32_t disabled = disabled_lanes(run, tile);
 	float *buffer = run->scratch->tile;
@@ -471,7 +474,7 @@ static void multiply_apart(const struct run *run, const struct tile *tile, const
 }
 
 static void run_tile(const struct run *run, const struct tile *tile, const float *a, const float *b,
-                     const struct emu_adder_scales *scales)
+		     const struct emu_adder_scales *scales)
 {
 	emu_tmem_column *columns = emu_tmem_of(run->ctas[tile->cta])->columns + tile->column;
 
@@ -480,7 +483,7 @@ static void run_tile(const struct run *run, const struct tile *tile, const float
 		multiply_apart(run, tile, a, b, columns, scales);
 	else
 		multiply(run, tile, a, b, (float *)(void *)&columns[0][tile->lane], EMU_TMEM_LANES,
-		         scales);
+			 scales);
 }
 
 static bool run_scaled_tile(const struct run *run, const struct tile *tile)
@@ -488,9 +491,12 @@ static bool run_scaled_tile(const struct run *run, const struct tile *tile)
 	struct emu_mma_scratch *s = run->scratch;
 	int k = run->idesc.k, blocks = scale_blocks(run);
 	int row_in_cta = tile->row % (run->idesc.m / run->cta_count);
-	struct emu_adder_scales scales = {blocks, k / blocks, s->a_scales, s->b_scales,
-	                                  run->idesc.scale_ue4m3,
-	                                  run->request->form.kind >= EMU_KIND_MXF4};
+	struct emu_adder_scales scales = {blocks,
+					  k / blocks,
+					  s->a_scales,
+					  s->b_scales,
+					  run->idesc.scale_ue4m3,
+					  run->request->form.kind >= EMU_KIND_MXF4};
 	int first = a_row_of(run, tile);
 
 	if (!load_scales(run, tile, true, row_in_cta, EMU_GEMM_ROWS, s->a_scales) ||
@@ -521,14 +527,15 @@ static bool run_tiles(const struct run *run)
 
 			if (!run->request->form.scale_vector)
 				run_tile(run, &tile, run->scratch->a + a_row_of(run, &tile),
-				         run->scratch->b + tile.n * k, NULL);
+					 run->scratch->b + tile.n * k, NULL);
 			else if (!run_scaled_tile(run, &tile))
 				return false;
 		}
 	return true;
 }
 
-/* ---- .ws and .ashift ------------------------------------------------------------------------------ */
+/* ---- .ws and .ashift
+ * ------------------------------------------------------------------------------ */
 
 /* 2.6: bit j of a part of N set means that column j counts as zero. */
 static void zero_columns(const struct run *run)
@@ -561,13 +568,13 @@ static void shift_a(const struct run *run)
 	for (int c = 0; c < run->cta_count; c++)
 		for (uint32_t i = first; i < first + 8; i++)
 			for (int window = 0; window < EMU_TMEM_LANES; window += 32) {
-				uint32_t *lanes =
-					&emu_tmem_of(run->ctas[c])->columns[i][window];
+				uint32_t *lanes = &emu_tmem_of(run->ctas[c])->columns[i][window];
 				memmove(lanes, lanes + 1, 31 * sizeof *lanes);
 			}
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------------- */
+/* ---- all of it
+ * ---------------------------------------------------------------------------------------- */
 
 static bool choose_ctas(struct run *run)
 {
@@ -579,8 +586,9 @@ static bool choose_ctas(struct run *run)
 		return true;
 	peer = emu_peer(cta);
 	if (!peer)
-		return fail(run, "cta-pair", "cta_group::2 needs a cluster of an even number of "
-		                             "CTAs");
+		return fail(run, "cta-pair",
+			    "cta_group::2 needs a cluster of an even number of "
+			    "CTAs");
 	if (peer->exited)
 		return fail(run, "cta-pair", "the peer CTA has exited");
 	run->ctas[cta->rank & 1] = cta;
@@ -604,7 +612,8 @@ bool emu_mma_run(const struct emu_mma_request *request)
 	if (!run.scratch || !choose_ctas(&run) || !locate(&run))
 		return false;
 	if (request->ashift && run.idesc.m != 128 * run.cta_count)
-		return fail(&run, "instruction-descriptor", ".ashift needs M = 128, or 256 in a pair");
+		return fail(&run, "instruction-descriptor",
+			    ".ashift needs M = 128, or 256 in a pair");
 	if (!load_b(&run) || !load_a(&run))
 		return false;
 	if (request->form.weight_stationary)
@@ -613,8 +622,8 @@ bool emu_mma_run(const struct emu_mma_request *request)
 		return false;
 	if (request->ashift)
 		shift_a(&run);
-	counters->mma_flops += 2ull * (uint64_t)run.idesc.m * (uint64_t)run.idesc.n *
-	                       (uint64_t)run.idesc.k;
+	counters->mma_flops +=
+		2ull * (uint64_t)run.idesc.m * (uint64_t)run.idesc.n * (uint64_t)run.idesc.k;
 	counters->mma_instructions++;
 	return true;
 }

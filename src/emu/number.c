@@ -19,7 +19,7 @@ static uint32_t round_significand(float magnitude, int mantissa_bits, int minimu
 
 	frexpf(magnitude, &e);
 	e--;
-	if (e < minimum)
+	if (e < minimum || magnitude == 0)
 		e = minimum;
 	*exponent = e;
 	return (uint32_t)nearbyint(ldexp((double)magnitude, mantissa_bits - e));
@@ -80,7 +80,7 @@ float emu_minifloat_to_f32(const struct emu_minifloat *format, uint8_t bits)
 		magnitude = ldexpf((float)mantissa, 1 - format->bias - mantissa_bits);
 	else
 		magnitude = ldexpf((float)(mantissa | 1u << mantissa_bits),
-		                   exponent - format->bias - mantissa_bits);
+				   exponent - format->bias - mantissa_bits);
 	return bits >> width & 1 ? -magnitude : magnitude;
 }
 

@@ -14,8 +14,8 @@
 /* A binary format of at most 8 bits (isa.md 10). */
 struct emu_minifloat {
 	int exponent_bits, mantissa_bits, bias;
-	bool has_infinity;      /* e5m2: all ones in the exponent as in IEEE */
-	bool has_nan;           /* e4m3: only S.1111.111; fp6 and fp4: none */
+	bool has_infinity; /* e5m2: all ones in the exponent as in IEEE */
+	bool has_nan;      /* e4m3: only S.1111.111; fp6 and fp4: none */
 };
 
 extern const struct emu_minifloat emu_e4m3, emu_e5m2, emu_e2m3, emu_e3m2, emu_e2m1;
@@ -52,15 +52,15 @@ static inline float emu_f16_to_f32(uint16_t bits)
 	return emu_f32_of_bits(wide | sign);
 }
 
-uint16_t emu_f16_from_f32(float value);         /* NaN: 0x7fff */
-uint16_t emu_bf16_from_f32(float value);        /* NaN: 0x7fff */
-float emu_tf32_round(float value);              /* to 10 mantissa bits; inf and NaN kept */
+uint16_t emu_f16_from_f32(float value);  /* NaN: 0x7fff */
+uint16_t emu_bf16_from_f32(float value); /* NaN: 0x7fff */
+float emu_tf32_round(float value);       /* to 10 mantissa bits; inf and NaN kept */
 
 float emu_minifloat_to_f32(const struct emu_minifloat *format, uint8_t bits);
 /* Saturates at the largest finite value, infinities as well (cvt .satfinite). */
 uint8_t emu_minifloat_from_f32(const struct emu_minifloat *format, float value);
 
-float emu_ue8m0_to_f32(uint8_t bits);           /* 0xff: NaN */
-float emu_ue4m3_to_f32(uint8_t bits);           /* bit 7 is ignored, 0x7f: NaN */
+float emu_ue8m0_to_f32(uint8_t bits); /* 0xff: NaN */
+float emu_ue4m3_to_f32(uint8_t bits); /* bit 7 is ignored, 0x7f: NaN */
 
 #endif

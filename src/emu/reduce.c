@@ -6,7 +6,7 @@
 #include <math.h>
 
 const char *const emu_reduction_names[] = {"add", "min", "max", "inc", "dec",
-                                           "and", "or", "xor", NULL};
+					   "and", "or",  "xor", NULL};
 
 bool emu_reduction_legal(enum emu_reduction reduction, enum emu_type type)
 {
@@ -67,7 +67,7 @@ static float reduce_float(enum emu_reduction reduction, float a, float b)
 }
 
 static void reduce_half(enum emu_reduction reduction, bool bf16, uint8_t *target,
-                        const uint8_t *source)
+			const uint8_t *source)
 {
 	uint16_t a, b;
 	float result;
@@ -83,7 +83,7 @@ static void reduce_half(enum emu_reduction reduction, bool bf16, uint8_t *target
 }
 
 static void reduce_one(enum emu_reduction reduction, enum emu_type type, uint8_t *target,
-                       const uint8_t *source)
+		       const uint8_t *source)
 {
 	bool is_signed = emu_types[type].class == EMU_CLASS_SIGNED;
 	size_t width = emu_types[type].bits / 8;
@@ -121,7 +121,7 @@ static void reduce_one(enum emu_reduction reduction, enum emu_type type, uint8_t
 }
 
 void emu_reduce(enum emu_reduction reduction, enum emu_type type, uint8_t *target,
-                const uint8_t *source, uint32_t size)
+		const uint8_t *source, uint32_t size)
 {
 	uint32_t width = emu_types[type].bits / 8;
 

@@ -12,7 +12,7 @@ static uint32_t field(uint64_t bits, int low, int count)
 static bool fail(struct emu_error *error, uint64_t bits, const char *what)
 {
 	snprintf(error->text, sizeof error->text, "shared-memory descriptor 0x%016llx: %s",
-	         (unsigned long long)bits, what);
+		 (unsigned long long)bits, what);
 	error->line = 0;
 	return false;
 }
@@ -27,7 +27,7 @@ static void common_fields(uint64_t bits, struct emu_smem_descriptor *descriptor)
 }
 
 bool emu_descriptor_tcgen05(uint64_t bits, bool demand_version,
-                            struct emu_smem_descriptor *descriptor, struct emu_error *error)
+			    struct emu_smem_descriptor *descriptor, struct emu_error *error)
 {
 	uint32_t version = field(bits, 46, 3);
 
@@ -54,27 +54,29 @@ bool emu_descriptor_tcgen05(uint64_t bits, bool demand_version,
 		descriptor->swizzle = EMU_SWIZZLE_32;
 		break;
 	default:
-		return fail(error, bits, "bits 61-63 hold a swizzle mode that does not exist; 0 is "
-		                         "none, 1 128B with 32-byte atoms, 2 128B, 4 64B, 6 32B");
+		return fail(error, bits,
+			    "bits 61-63 hold a swizzle mode that does not exist; 0 is "
+			    "none, 1 128B with 32-byte atoms, 2 128B, 4 64B, 6 32B");
 	}
 	if (descriptor->absolute &&
 	    (descriptor->swizzle != EMU_SWIZZLE_128 || descriptor->base_offset))
-		return fail(error, bits, "the absolute leading address (bit 52) needs the 128B "
-		                         "swizzle and base offset 0");
+		return fail(error, bits,
+			    "the absolute leading address (bit 52) needs the 128B "
+			    "swizzle and base offset 0");
 	return true;
 }
 
 bool emu_descriptor_wgmma(uint64_t bits, struct emu_smem_descriptor *descriptor,
-                          struct emu_error *error)
+			  struct emu_error *error)
 {
-	static const enum emu_swizzle modes[] = {EMU_SWIZZLE_NONE, EMU_SWIZZLE_128,
-	                                         EMU_SWIZZLE_64, EMU_SWIZZLE_32};
+	static const enum emu_swizzle modes[] = {EMU_SWIZZLE_NONE, EMU_SWIZZLE_128, EMU_SWIZZLE_64,
+						 EMU_SWIZZLE_32};
 
 	common_fields(bits, descriptor);
 	if (field(bits, 14, 2) || field(bits, 30, 2) || field(bits, 46, 3) || field(bits, 52, 10))
 		return fail(error, bits,
-		            "bits 14-15, 30-31, 46-48 and 52-61 of a wgmma descriptor must be zero "
-		            "(bits 46-48 = 0b001 is the form of tcgen05)");
+			    "bits 14-15, 30-31, 46-48 and 52-61 of a wgmma descriptor must be zero "
+			    "(bits 46-48 = 0b001 is the form of tcgen05)");
 	descriptor->swizzle = modes[field(bits, 62, 2)];
 	return true;
 }
@@ -117,7 +119,7 @@ static uint32_t k_major(const struct emu_smem_descriptor *d, uint32_t row, uint3
 }
 
 static uint32_t mn_major(const struct emu_smem_descriptor *d, uint32_t element, uint32_t row,
-                         uint32_t k)
+			 uint32_t k)
 {
 	uint32_t byte = row * element, width = span(d->swizzle);
 
@@ -135,24 +137,24 @@ static uint32_t mn_major(const struct emu_smem_descriptor *d, uint32_t element, 
 }
 
 uint32_t emu_descriptor_address(const struct emu_smem_descriptor *descriptor, bool mn,
-                                int element_bytes, uint32_t row, uint32_t k_byte)
+				int element_bytes, uint32_t row, uint32_t k_byte)
 {
 	uint32_t element = (uint32_t)element_bytes;
 
 	if (!mn)
 		return apply(descriptor, k_major(descriptor, row, k_byte));
-	return apply(descriptor, mn_major(descriptor, element, row, k_byte / element) +
-	                                 k_byte % element);
+	return apply(descriptor,
+		     mn_major(descriptor, element, row, k_byte / element) + k_byte % element);
 }
 
 static bool outside(uint32_t address, const struct emu_smem_view *smem, int row, int k_byte,
-                    struct emu_error *error)
+		    struct emu_error *error)
 {
 	snprintf(error->text, sizeof error->text,
-	         "the operand reads shared address 0x%x (row %d, byte %d of K); the CTA has "
-	         "0x%x..0x%x: start address, leading or stride byte offset of the descriptor is "
-	         "wrong, or the tile was not allocated",
-	         address, row, k_byte, smem->base, smem->base + smem->size - 1);
+		 "the operand reads shared address 0x%x (row %d, byte %d of K); the CTA has "
+		 "0x%x..0x%x: start address, leading or stride byte offset of the descriptor is "
+		 "wrong, or the tile was not allocated",
+		 address, row, k_byte, smem->base, smem->base + smem->size - 1);
 	error->line = 0;
 	return false;
 }
@@ -162,18 +164,17 @@ static const uint8_t *unit(const struct emu_smem_view *smem, uint32_t address)
 	uint32_t offset = address - smem->base;
 
 	return address >= smem->base && smem->size >= 16 && offset <= smem->size - 16
-	               ? smem->bytes + offset
-	               : NULL;
+		       ? smem->bytes + offset
+		       : NULL;
 }
 
 static bool gather_k_major(const struct emu_smem_descriptor *descriptor, int rows, int k_bytes,
-                           const struct emu_smem_view *smem, uint8_t *raw,
-                           struct emu_error *error)
+			   const struct emu_smem_view *smem, uint8_t *raw, struct emu_error *error)
 {
 	for (int row = 0; row < rows; row++)
 		for (int k = 0; k < k_bytes; k += 16) {
-			uint32_t address = apply(descriptor, k_major(descriptor, (uint32_t)row,
-			                                             (uint32_t)k));
+			uint32_t address =
+				apply(descriptor, k_major(descriptor, (uint32_t)row, (uint32_t)k));
 			const uint8_t *from = unit(smem, address);
 
 			if (!from)
@@ -185,15 +186,15 @@ static bool gather_k_major(const struct emu_smem_descriptor *descriptor, int row
 
 /* One 16-byte unit holds the same k of consecutive rows. */
 static bool gather_mn_major(const struct emu_smem_descriptor *descriptor, int element, int rows,
-                            int k_bytes, const struct emu_smem_view *smem, uint8_t *raw,
-                            struct emu_error *error)
+			    int k_bytes, const struct emu_smem_view *smem, uint8_t *raw,
+			    struct emu_error *error)
 {
 	int per_unit = 16 / element;
 
 	for (int k = 0; k * element < k_bytes; k++)
 		for (int row = 0; row < rows; row += per_unit) {
 			uint32_t address = apply(descriptor, mn_major(descriptor, (uint32_t)element,
-			                                              (uint32_t)row, (uint32_t)k));
+								      (uint32_t)row, (uint32_t)k));
 			const uint8_t *from = unit(smem, address);
 
 			if (!from)
@@ -206,8 +207,8 @@ static bool gather_mn_major(const struct emu_smem_descriptor *descriptor, int el
 }
 
 bool emu_operand_gather(const struct emu_smem_descriptor *descriptor, bool mn, int element_bytes,
-                        int rows, int k_bytes, const struct emu_smem_view *smem, uint8_t *raw,
-                        struct emu_error *error)
+			int rows, int k_bytes, const struct emu_smem_view *smem, uint8_t *raw,
+			struct emu_error *error)
 {
 	if (mn)
 		return gather_mn_major(descriptor, element_bytes, rows, k_bytes, smem, raw, error);

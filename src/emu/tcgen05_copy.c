@@ -10,12 +10,12 @@ enum copy_shape {
 };
 
 static const char *const shape_names[] = {"128x256b", "4x256b",  "128x128b",
-                                          "64x128b",  "32x128b", NULL};
+					  "64x128b",  "32x128b", NULL};
 
 enum copy_spread {
 	SPREAD_NONE,
-	SPREAD_02_13,           /* row i to lanes i and i + 64 */
-	SPREAD_01_23,           /* rows 0..31 to lanes 0..63, rows 32..63 to 64..127 */
+	SPREAD_02_13, /* row i to lanes i and i + 64 */
+	SPREAD_01_23, /* rows 0..31 to lanes 0..63, rows 32..63 to 64..127 */
 	SPREAD_4
 };
 
@@ -23,7 +23,7 @@ struct copy_form {
 	enum copy_shape shape;
 	enum copy_spread spread;
 	int cta_group;
-	int narrow;             /* 0, or bits of the packed source elements */
+	int narrow; /* 0, or bits of the packed source elements */
 };
 
 struct copy_op {
@@ -81,7 +81,7 @@ static void widen(int bits, const uint8_t *unit, uint8_t *out)
 }
 
 static bool copy_into(const struct copy_op *op, struct emu_cta *cta,
-                      const struct emu_smem_descriptor *descriptor)
+		      const struct emu_smem_descriptor *descriptor)
 {
 	struct emu_smem_view view = emu_smem_of(cta);
 	uint8_t raw[128 * 32], wide[16];
@@ -109,7 +109,8 @@ static bool copy_into(const struct copy_op *op, struct emu_cta *cta,
 			}
 			for (int i = 0; i < count; i++)
 				for (int c = 0; c < 4; c++)
-					memcpy(&cells[u * 4 + c][(lanes[i] + base) % EMU_TMEM_LANES],
+					memcpy(&cells[u * 4 + c]
+						     [(lanes[i] + base) % EMU_TMEM_LANES],
 					       unit + c * 4, 4);
 		}
 	cta->worker->counters.tmem_written += (uint64_t)(rows * units) * 16;
@@ -129,23 +130,25 @@ static void complete_copy(struct emu_engine_op *base)
 	}
 	if (lane && (op->form->shape != COPY_4x256b || lane >= 32)) {
 		emu_fault_at(&op->op.where, "tmem-address",
-		             "tcgen05.cp to lane %u; shape %s begins at lane 0%s", lane,
-		             shape_names[op->form->shape],
-		             op->form->shape == COPY_4x256b ? "..31" : "");
+			     "tcgen05.cp to lane %u; shape %s begins at lane 0%s", lane,
+			     shape_names[op->form->shape],
+			     op->form->shape == COPY_4x256b ? "..31" : "");
 		return;
 	}
 	if (!copy_into(op, op->cta, &descriptor) || op->form->cta_group == 1)
 		return;
 	if (!emu_peer(op->cta))
-		emu_fault_at(&op->op.where, "cta-pair", "cta_group::2 needs a cluster of an even "
-		                                        "number of CTAs");
+		emu_fault_at(&op->op.where, "cta-pair",
+			     "cta_group::2 needs a cluster of an even "
+			     "number of CTAs");
 	else
 		copy_into(op, emu_peer(op->cta), &descriptor);
 }
 
 static enum emu_step execute_copy(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	EMU_FOR_LANES (lane, mask) {
+	EMU_FOR_LANES(lane, mask)
+	{
 		struct copy_op *op = emu_op_new(warp, (int)lane, sizeof *op, complete_copy);
 		if (!op)
 			return EMU_STOPPED;
@@ -181,21 +184,23 @@ static void complete_shift(struct emu_engine_op *base)
 
 	if (lane % 32 || lane >= EMU_TMEM_LANES) {
 		emu_fault_at(&op->op.where, "tmem-address",
-		             "tcgen05.shift at lane %u; it must be 0, 32, 64 or 96", lane);
+			     "tcgen05.shift at lane %u; it must be 0, 32, 64 or 96", lane);
 		return;
 	}
 	if (!shift_in(op, op->cta) || op->form->cta_group == 1)
 		return;
 	if (!emu_peer(op->cta))
-		emu_fault_at(&op->op.where, "cta-pair", "cta_group::2 needs a cluster of an even "
-		                                        "number of CTAs");
+		emu_fault_at(&op->op.where, "cta-pair",
+			     "cta_group::2 needs a cluster of an even "
+			     "number of CTAs");
 	else
 		shift_in(op, emu_peer(op->cta));
 }
 
 static enum emu_step execute_shift(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	EMU_FOR_LANES (lane, mask) {
+	EMU_FOR_LANES(lane, mask)
+	{
 		struct copy_op *op = emu_op_new(warp, (int)lane, sizeof *op, complete_shift);
 		if (!op)
 			return EMU_STOPPED;
@@ -249,13 +254,14 @@ static bool decode_copy(struct emu_decode *decode)
 		return false;
 	if (shape < 0)
 		return emu_reject(decode, "the shape is missing: .128x256b, .4x256b, .128x128b, "
-		                          ".64x128b or .32x128b");
+					  ".64x128b or .32x128b");
 	form->shape = (enum copy_shape)shape;
 	form->spread = (enum copy_spread)(spread + 1);
 	if ((shape == COPY_64x128b) != (spread == 0 || spread == 1) ||
 	    (shape == COPY_32x128b) != (spread == 2))
-		return emu_reject(decode, ".64x128b needs .warpx2::02_13 or .warpx2::01_23, .32x128b "
-		                          "needs .warpx4, the other shapes take neither");
+		return emu_reject(decode,
+				  ".64x128b needs .warpx2::02_13 or .warpx2::01_23, .32x128b "
+				  "needs .warpx4, the other shapes take neither");
 	decode->ins->extra = form;
 	emu_results(decode->ins, 0);
 	return take_narrow(decode, form) && emu_want_operands(decode, 2, 2) &&

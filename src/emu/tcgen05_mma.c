@@ -8,7 +8,7 @@
 struct mma_form {
 	struct emu_mma_form form;
 	bool ashift;
-	int metadata, idesc, scale_a, scale_b, mask, enable, tail;      /* operands, or -1 */
+	int metadata, idesc, scale_a, scale_b, mask, enable, tail; /* operands, or -1 */
 };
 
 struct mma_op {
@@ -27,7 +27,7 @@ static bool enabled(struct emu_warp *warp, const struct emu_operand *operand, in
 }
 
 static void fill_request(struct emu_warp *warp, const struct emu_ins *ins, int lane,
-                         struct emu_mma_request *request)
+			 struct emu_mma_request *request)
 {
 	const struct mma_form *form = ins->extra;
 	const struct emu_operand *operands = ins->operands;
@@ -50,8 +50,8 @@ static void fill_request(struct emu_warp *warp, const struct emu_ins *ins, int l
 	}
 	if (form->mask >= 0)
 		for (uint32_t i = 0; i < operands[form->mask].count; i++)
-			request->disabled[i] =
-				(uint32_t)emu_value(warp, emu_item(&operands[form->mask], (int)i), lane);
+			request->disabled[i] = (uint32_t)emu_value(
+				warp, emu_item(&operands[form->mask], (int)i), lane);
 	request->accumulate = enabled(warp, &operands[form->enable], lane);
 	request->ashift = form->ashift;
 	if (form->tail >= 0 && form->form.weight_stationary)
@@ -67,7 +67,8 @@ static const void *order_of(struct emu_warp *warp, int lane)
 
 static enum emu_step execute_mma(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	EMU_FOR_LANES (lane, mask) {
+	EMU_FOR_LANES(lane, mask)
+	{
 		struct mma_op *op = emu_op_new(warp, (int)lane, sizeof *op, complete_mma);
 		if (!op)
 			return EMU_STOPPED;
@@ -94,7 +95,7 @@ static bool take_group(struct emu_decode *decode, int *group)
 static bool take_scale_vector(struct emu_decode *decode, struct emu_mma_form *form)
 {
 	static const char *const sizes[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X",
-	                                    "block16", "block32", NULL};
+					    "block16",       "block32",       NULL};
 	static const int vectors[3][5] = {{1, 0, 0, 0, 1}, {0, 2, 0, 0, 2}, {0, 2, 4, 4, 2}};
 	bool block_scale = emu_take(decode, "block_scale");
 	int size = emu_take_one(decode, sizes), row = (int)form->kind - EMU_KIND_MXF8F6F4;
@@ -104,18 +105,18 @@ static bool take_scale_vector(struct emu_decode *decode, struct emu_mma_form *fo
 	if (row < 0) {
 		if (block_scale || size >= 0)
 			return emu_reject(decode, "kind::%s takes no scale factors",
-			                  emu_kind_name(form->kind));
+					  emu_kind_name(form->kind));
 		return true;
 	}
 	if (!block_scale)
 		return emu_reject(decode, "kind::%s needs .block_scale", emu_kind_name(form->kind));
 	if (size < 0 && form->kind == EMU_KIND_MXF4NVF4)
 		return emu_reject(decode, "kind::mxf4nvf4 needs .block16, .block32, .scale_vec::2X "
-		                          "or .scale_vec::4X");
+					  "or .scale_vec::4X");
 	form->scale_vector = vectors[row][size < 0 ? 4 : size];
 	if (!form->scale_vector)
 		return emu_reject(decode, "kind::%s does not take .%s", emu_kind_name(form->kind),
-		                  sizes[size]);
+				  sizes[size]);
 	return true;
 }
 
@@ -130,10 +131,10 @@ static bool take_collector(struct emu_decode *decode, struct mma_form *form)
 		return true;
 	if ((collector[0] == 'b') != form->form.weight_stationary)
 		return emu_reject(decode, "collector::a belongs to tcgen05.mma without .ws, "
-		                          "collector::b0 to b3 to .ws");
+					  "collector::b0 to b3 to .ws");
 	if (form->ashift && (strstr(collector, "fill") || strstr(collector, "::use")))
 		return emu_reject(decode, ".ashift cannot be combined with collector::%s",
-		                  collector);
+				  collector);
 	return true;
 }
 
@@ -212,10 +213,9 @@ static bool decode_mma(struct emu_decode *decode)
 	if (!take_group(decode, &form->form.cta_group) || !take_kind(decode, &form->form) ||
 	    !take_collector(decode, form))
 		return false;
-	if (form->form.weight_stationary &&
-	    (form->form.cta_group == 2 || form->form.scale_vector))
+	if (form->form.weight_stationary && (form->form.cta_group == 2 || form->form.scale_vector))
 		return emu_reject(decode, ".ws exists for cta_group::1 and kinds without scale "
-		                          "factors");
+					  "factors");
 	if (!place_operands(decode, form) || !emu_want_address(decode, 0) ||
 	    !(form->form.a_in_tmem ? emu_want_address(decode, 1) : emu_want_value(decode, 1, 64)) ||
 	    !emu_want_value(decode, 2, 64) || !emu_want_value(decode, form->idesc, 32) ||
@@ -241,14 +241,15 @@ static void complete_commit(struct emu_engine_op *base)
 	struct commit_op *op = (struct commit_op *)base;
 
 	for (uint32_t rank = 0; rank < EMU_MAX_CLUSTER; rank++) {
-		uint64_t address = (op->address & EMU_SHARED_MASK) |
-		                   (uint64_t)rank << EMU_SHARED_RANK;
+		uint64_t address = (op->address & EMU_SHARED_MASK) | (uint64_t)rank
+									     << EMU_SHARED_RANK;
 		struct emu_mbarrier *barrier;
 
 		if (!(op->ranks >> rank & 1))
 			continue;
 		barrier = emu_mbarrier_at(op->cta, &op->op.where, address);
-		if (!barrier || !emu_mbarrier_arrive(barrier, &op->op.where, EMU_MBARRIER_COMMIT, 1))
+		if (!barrier ||
+		    !emu_mbarrier_arrive(barrier, &op->op.where, EMU_MBARRIER_COMMIT, 1))
 			return;
 	}
 }
@@ -266,8 +267,9 @@ static enum emu_step commit_one(struct emu_warp *warp, const struct emu_ins *ins
 		ranks = (uint32_t)emu_value(warp, &ins->operands[1], lane) & 0xffff;
 	if (ranks == 0 || ranks >> warp->cta->cluster->cta_count)
 		return emu_fault(warp, lane, "multicast-mask",
-		                 "tcgen05.commit to the CTAs 0x%x; the cluster has %d CTAs, bit i "
-		                 "names rank i", ranks, warp->cta->cluster->cta_count);
+				 "tcgen05.commit to the CTAs 0x%x; the cluster has %d CTAs, bit i "
+				 "names rank i",
+				 ranks, warp->cta->cluster->cta_count);
 	op = emu_op_new(warp, lane, sizeof *op, complete_commit);
 	if (!op)
 		return EMU_STOPPED;
@@ -281,9 +283,9 @@ static enum emu_step commit_one(struct emu_warp *warp, const struct emu_ins *ins
 
 static enum emu_step execute_commit(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	EMU_FOR_LANES (lane, mask)
-		if (commit_one(warp, ins, (int)lane) == EMU_STOPPED)
-			return EMU_STOPPED;
+	EMU_FOR_LANES(lane, mask)
+	if (commit_one(warp, ins, (int)lane) == EMU_STOPPED)
+		return EMU_STOPPED;
 	return EMU_NEXT;
 }
 

@@ -19,25 +19,25 @@ bool emu_tensormap_check(const struct emu_tensormap *map, struct emu_error *erro
 void emu_tensormap_pack(const struct emu_tensormap *map, uint8_t out[128]);
 /* False unless the bytes are a map of this emulator, unchanged since they were written. */
 bool emu_tensormap_unpack(const uint8_t in[128], struct emu_tensormap *map,
-                          struct emu_error *error);
+			  struct emu_error *error);
 int emu_tensormap_element_bits(int type);
 const char *emu_tensormap_type_name(int type);
 
 /* ---- boxes (8.2) ------------------------------------------------------------ */
 
 struct emu_box {
-	uint32_t count[EMU_MAX_RANK];   /* elements taken along each dimension */
-	uint32_t row_global, row_shared;/* bytes of an innermost row */
+	uint32_t count[EMU_MAX_RANK];    /* elements taken along each dimension */
+	uint32_t row_global, row_shared; /* bytes of an innermost row */
 	uint32_t rows;
-	uint32_t footprint;             /* bytes of shared memory */
-	uint32_t transaction;           /* bytes that complete_tx counts */
+	uint32_t footprint;   /* bytes of shared memory */
+	uint32_t transaction; /* bytes that complete_tx counts */
 };
 
 /* One innermost row: `inside` elements from `first` on exist in global memory. */
 struct emu_box_row {
-	uint64_t address;               /* of element `first` */
-	uint32_t offset;                /* of the row from the box's start in shared memory */
-	uint32_t first, inside;         /* elements */
+	uint64_t address;       /* of element `first` */
+	uint32_t offset;        /* of the row from the box's start in shared memory */
+	uint32_t first, inside; /* elements */
 };
 
 typedef bool emu_box_visitor(void *context, const struct emu_box_row *row);
@@ -45,15 +45,15 @@ typedef bool emu_box_visitor(void *context, const struct emu_box_row *row);
 void emu_box_shape(const struct emu_tensormap *map, struct emu_box *box);
 /* Visits the rows in order of their offset; false if a visit returned false. */
 bool emu_box_walk(const struct emu_tensormap *map, const int32_t *coordinates,
-                  emu_box_visitor *visit, void *context);
+		  emu_box_visitor *visit, void *context);
 /* tile::gather4 and tile::scatter4: {column, row 0 .. row 3} of a two-dimensional map. */
 bool emu_box_walk_rows(const struct emu_tensormap *map, const int32_t coordinates[5],
-                       emu_box_visitor *visit, void *context);
+		       emu_box_visitor *visit, void *context);
 /* From row_global packed bytes to row_shared bytes and back; in place is not allowed. */
 void emu_box_unpack_row(const struct emu_tensormap *map, const struct emu_box *box,
-                        const uint8_t *packed, uint8_t *shared);
+			const uint8_t *packed, uint8_t *shared);
 void emu_box_pack_row(const struct emu_tensormap *map, const struct emu_box *box,
-                      const uint8_t *shared, uint8_t *packed);
+		      const uint8_t *shared, uint8_t *packed);
 /* Conversions that a load makes on the way: tf32 rounding, flush of subnormals. */
 void emu_box_convert(int type, uint8_t *bytes, uint32_t size);
 /* Fills `count` elements with the map's out-of-bounds value. */
@@ -74,23 +74,23 @@ enum emu_swizzle {
 };
 
 struct emu_smem_descriptor {
-	uint32_t start, leading, stride;        /* bytes */
+	uint32_t start, leading, stride; /* bytes */
 	uint32_t base_offset;
-	bool absolute;                          /* `leading` is an address (K = 96) */
+	bool absolute; /* `leading` is an address (K = 96) */
 	enum emu_swizzle swizzle;
 };
 
 /* `version` of tcgen05 descriptors: mma demands 0b001, cp takes 0 as well. */
 bool emu_descriptor_tcgen05(uint64_t bits, bool demand_version,
-                            struct emu_smem_descriptor *descriptor, struct emu_error *error);
+			    struct emu_smem_descriptor *descriptor, struct emu_error *error);
 bool emu_descriptor_wgmma(uint64_t bits, struct emu_smem_descriptor *descriptor,
-                          struct emu_error *error);
+			  struct emu_error *error);
 /*
  * Shared address of byte `k_byte` of row `row` (K-major) or of element (row, k)
  * (MN-major; k_byte = k * element_bytes).
  */
 uint32_t emu_descriptor_address(const struct emu_smem_descriptor *descriptor, bool mn_major,
-                                int element_bytes, uint32_t row, uint32_t k_byte);
+				int element_bytes, uint32_t row, uint32_t k_byte);
 
 /* A CTA's shared memory: addresses base .. base + size. */
 struct emu_smem_view {
@@ -100,8 +100,8 @@ struct emu_smem_view {
 
 /* raw[row * k_bytes + b]: the operand tile with K innermost; false on an address outside. */
 bool emu_operand_gather(const struct emu_smem_descriptor *descriptor, bool mn_major,
-                        int element_bytes, int rows, int k_bytes,
-                        const struct emu_smem_view *smem, uint8_t *raw, struct emu_error *error);
+			int element_bytes, int rows, int k_bytes, const struct emu_smem_view *smem,
+			uint8_t *raw, struct emu_error *error);
 
 /* ---- instruction descriptors (2.3, 2.4) --------------------------------------- */
 
@@ -139,23 +139,23 @@ struct emu_mma_form {
 	enum emu_kind kind;
 	bool sparse, weight_stationary, a_in_tmem;
 	int cta_group;
-	int scale_vector;       /* 1, 2, 4; 0 where the kind has no scales */
-	bool k96_allowed;       /* sm_103a */
+	int scale_vector; /* 1, 2, 4; 0 where the kind has no scales */
+	bool k96_allowed; /* sm_103a */
 };
 
 struct emu_idesc {
 	bool saturate, negate_a, negate_b, transpose_a, transpose_b;
-	int selector;           /* sparsity metadata */
+	int selector; /* sparsity metadata */
 	enum emu_accumulator accumulator;
 	enum emu_element a, b;
-	int m, n, k;            /* k: logical elements of one instruction */
-	int max_shift;          /* .ws */
-	bool scale_ue4m3;       /* else ue8m0 */
+	int m, n, k;      /* k: logical elements of one instruction */
+	int max_shift;    /* .ws */
+	bool scale_ue4m3; /* else ue8m0 */
 	int scale_a_id, scale_b_id;
 };
 
 bool emu_idesc_decode(const struct emu_mma_form *form, uint32_t bits, struct emu_idesc *idesc,
-                      struct emu_error *error);
+		      struct emu_error *error);
 const char *emu_kind_name(enum emu_kind kind);
 const char *emu_element_name(enum emu_element element);
 int emu_element_bits(enum emu_element element);
@@ -163,19 +163,19 @@ int emu_element_bits(enum emu_element element);
 /* ---- panels -------------------------------------------------------------------- */
 
 enum emu_packing {
-	EMU_PACK_DENSE,         /* nibbles and bytes back to back */
-	EMU_PACK_UNITS,         /* 3.7: 16 elements in each 16-byte unit, padded */
-	EMU_PACK_CONTAINERS     /* 5.4: one element a byte, fp4 in bits 5:2, fp6 in 6:1 */
+	EMU_PACK_DENSE,     /* nibbles and bytes back to back */
+	EMU_PACK_UNITS,     /* 3.7: 16 elements in each 16-byte unit, padded */
+	EMU_PACK_CONTAINERS /* 5.4: one element a byte, fp4 in bits 5:2, fp6 in 6:1 */
 };
 
 int emu_packed_bytes(enum emu_element element, enum emu_packing packing, int elements);
 void emu_panel_f32(enum emu_element element, enum emu_packing packing, const uint8_t *raw,
-                   int elements, float *out);
+		   int elements, float *out);
 void emu_panel_s32(enum emu_element element, const uint8_t *raw, int elements, int32_t *out);
 
 /* ---- multiplication ------------------------------------------------------------- */
 
-#define EMU_GEMM_ROWS 16
+#define EMU_GEMM_ROWS  16
 #define EMU_GEMM_MAX_K 256
 
 /*
@@ -184,15 +184,15 @@ void emu_panel_s32(enum emu_element element, const uint8_t *raw, int elements, i
  * that the result does not depend on the host.
  */
 void emu_gemm_f32(int n, int k, const float *a, int a_stride, const float *b, int b_stride,
-                  float *d, int d_stride, bool accumulate);
+		  float *d, int d_stride, bool accumulate);
 /* The same in integers; the sum over k is exact, the addition to d wraps or clamps. */
 void emu_gemm_s32(int n, int k, const int32_t *a, int a_stride, const int32_t *b, int b_stride,
-                  int32_t *d, int d_stride, bool accumulate, bool saturate);
+		  int32_t *d, int d_stride, bool accumulate, bool saturate);
 
 /* The adder of a tensor core (10): all products and C in one truncated sum. */
 struct emu_adder {
-	int fraction_bits;      /* F */
-	int result_bits;        /* mantissa bits of an f32 result */
+	int fraction_bits; /* F */
+	int result_bits;   /* mantissa bits of an f32 result */
 	bool f16_result;
 	enum emu_element a, b;
 };
@@ -202,11 +202,11 @@ struct emu_adder_scales {
 	int blocks, block_k;
 	const uint8_t *a_scale, *b_scale;
 	bool ue4m3;
-	bool by_group;          /* fp4: sums of 16 products are scaled, not products */
+	bool by_group; /* fp4: sums of 16 products are scaled, not products */
 };
 
 void emu_gemm_adder(const struct emu_adder *adder, const struct emu_adder_scales *scales, int n,
-                    int k, const float *a, int a_stride, const float *b, int b_stride, float *d,
-                    int d_stride, bool accumulate);
+		    int k, const float *a, int a_stride, const float *b, int b_stride, float *d,
+		    int d_stride, bool accumulate);
 
 #endif

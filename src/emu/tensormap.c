@@ -28,9 +28,8 @@ static const struct {
 	[EMU_TM_16U6_ALIGN16B] = {"16U6_ALIGN16B", 6, false},
 };
 
-static const char *const swizzle_names[] = {"NONE", "32B", "64B", "128B",
-                                            "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B",
-                                            "128B_ATOM_64B"};
+static const char *const swizzle_names[] = {
+	"NONE", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"};
 /* Bytes of an innermost row that the swizzle spans; 0 for none. */
 static const uint32_t swizzle_span[] = {0, 32, 64, 128, 128, 128, 128};
 
@@ -45,7 +44,7 @@ const char *emu_tensormap_type_name(int type)
 }
 
 __attribute__((format(printf, 2, 3))) static bool fail(struct emu_error *error, const char *format,
-                                                       ...)
+						       ...)
 {
 	va_list arguments;
 	int length = snprintf(error->text, sizeof error->text, "tensor map: ");
@@ -68,29 +67,32 @@ static bool check_modes(const struct emu_tensormap *map, struct emu_error *error
 		return fail(error, "data type %d; the types are 0..15", map->type);
 	if (map->interleave < 0 || map->interleave > 2)
 		return fail(error, "interleave %d; it is 0 (none), 1 (16B) or 2 (32B)",
-		            map->interleave);
+			    map->interleave);
 	if (map->swizzle < 0 || map->swizzle > 6)
 		return fail(error, "swizzle %d; the modes are 0..6", map->swizzle);
 	if (map->l2_promotion < 0 || map->l2_promotion > 3)
 		return fail(error, "L2 promotion %d; it is 0 (none), 1 (64B), 2 (128B) or 3 (256B)",
-		            map->l2_promotion);
+			    map->l2_promotion);
 	if (map->oob_fill < 0 || map->oob_fill > 1)
 		return fail(error, "out-of-bounds fill %d; it is 0 (zeros) or 1 (NaN)",
-		            map->oob_fill);
+			    map->oob_fill);
 	if (map->oob_fill && !types[map->type].floating)
 		return fail(error, "out-of-bounds fill with NaN needs a float type, not %s",
-		            types[map->type].name);
+			    types[map->type].name);
 	if (map->interleave == 2 && map->swizzle != 1)
 		return fail(error, "interleave 32B needs swizzle 32B, not %s",
-		            swizzle_names[map->swizzle]);
+			    swizzle_names[map->swizzle]);
 	if (map->type == EMU_TM_16U4_ALIGN16B && map->swizzle != 0 && map->swizzle != 3 &&
 	    map->swizzle != 4)
-		return fail(error, "16U4_ALIGN16B takes swizzle NONE, 128B or 128B_ATOM_32B, not %s",
-		            swizzle_names[map->swizzle]);
+		return fail(error,
+			    "16U4_ALIGN16B takes swizzle NONE, 128B or 128B_ATOM_32B, not %s",
+			    swizzle_names[map->swizzle]);
 	if (map->type == EMU_TM_16U6_ALIGN16B && map->swizzle != 0 && map->swizzle != 3 &&
 	    map->swizzle != 4 && map->swizzle != 6)
-		return fail(error, "16U6_ALIGN16B takes swizzle NONE, 128B, 128B_ATOM_32B or "
-		                   "128B_ATOM_64B, not %s", swizzle_names[map->swizzle]);
+		return fail(error,
+			    "16U6_ALIGN16B takes swizzle NONE, 128B, 128B_ATOM_32B or "
+			    "128B_ATOM_64B, not %s",
+			    swizzle_names[map->swizzle]);
 	return true;
 }
 
@@ -103,30 +105,34 @@ static bool check_global(const struct emu_tensormap *map, struct emu_error *erro
 		return fail(error, "rank %d; it is 1..5", map->rank);
 	if (map->interleave && map->rank < 3)
 		return fail(error, "rank %d with an interleaved layout, which needs 3..5",
-		            map->rank);
+			    map->rank);
 	if (map->address % alignment)
 		return fail(error, "global address 0x%llx; this map needs a multiple of %d bytes",
-		            (unsigned long long)map->address, (int)alignment);
+			    (unsigned long long)map->address, (int)alignment);
 	for (int i = 0; i < map->rank; i++)
 		if (map->dims[i] < 1 || map->dims[i] > 1ull << 32)
-			return fail(error, "dimension %d has %llu elements; 1..2^32 are possible", i,
-			            (unsigned long long)map->dims[i]);
+			return fail(error, "dimension %d has %llu elements; 1..2^32 are possible",
+				    i, (unsigned long long)map->dims[i]);
 	for (int i = 0; i + 1 < map->rank; i++) {
 		if (map->strides[i] % alignment)
-			return fail(error, "stride of dimension %d is %llu bytes; it must be a "
-			                   "multiple of %d", i + 1,
-			            (unsigned long long)map->strides[i], (int)alignment);
+			return fail(error,
+				    "stride of dimension %d is %llu bytes; it must be a "
+				    "multiple of %d",
+				    i + 1, (unsigned long long)map->strides[i], (int)alignment);
 		if (map->strides[i] >= 1ull << 40)
-			return fail(error, "stride of dimension %d is %llu bytes; it must be less "
-			                   "than 2^40", i + 1, (unsigned long long)map->strides[i]);
+			return fail(error,
+				    "stride of dimension %d is %llu bytes; it must be less "
+				    "than 2^40",
+				    i + 1, (unsigned long long)map->strides[i]);
 	}
 	if (padded(map->type) && map->dims[0] % 128)
-		return fail(error, "%s needs an innermost dimension that is a multiple of 128 "
-		                   "elements, not %llu", types[map->type].name,
-		            (unsigned long long)map->dims[0]);
+		return fail(error,
+			    "%s needs an innermost dimension that is a multiple of 128 "
+			    "elements, not %llu",
+			    types[map->type].name, (unsigned long long)map->dims[0]);
 	if (map->type == EMU_TM_16U4_ALIGN8B && map->dims[0] % 2)
 		return fail(error, "16U4_ALIGN8B needs an even innermost dimension, not %llu",
-		            (unsigned long long)map->dims[0]);
+			    (unsigned long long)map->dims[0]);
 	return true;
 }
 
@@ -137,30 +143,34 @@ static bool check_box(const struct emu_tensormap *map, struct emu_error *error)
 	for (int i = 0; i < map->rank; i++) {
 		if (map->box[i] < 1 || map->box[i] > 256)
 			return fail(error, "box dimension %d has %u elements; 1..256 are possible",
-			            i, map->box[i]);
+				    i, map->box[i]);
 		if (map->element_strides[i] < 1 || map->element_strides[i] > 8)
 			return fail(error, "element stride %d is %u; 1..8 are possible", i,
-			            map->element_strides[i]);
+				    map->element_strides[i]);
 	}
 	if (map->interleave && map->element_strides[0] != 1)
-		return fail(error, "element stride 0 is %u; an interleaved layout is supported with 1 "
-		                   "only", map->element_strides[0]);
+		return fail(error,
+			    "element stride 0 is %u; an interleaved layout is supported with 1 "
+			    "only",
+			    map->element_strides[0]);
 	if (padded(map->type)) {
 		if (map->box[0] != 128)
 			return fail(error, "%s needs a box of 128 elements in dimension 0, not %u",
-			            types[map->type].name, map->box[0]);
+				    types[map->type].name, map->box[0]);
 		return true;
 	}
 	if (map->interleave)
 		return true;
 	if (bits % 128)
-		return fail(error, "a box row of %u elements of %s is %u.%s bytes; it must be a "
-		                   "multiple of 16", map->box[0], types[map->type].name, bits / 8,
-		            bits % 8 ? "5" : "0");
+		return fail(error,
+			    "a box row of %u elements of %s is %u.%s bytes; it must be a "
+			    "multiple of 16",
+			    map->box[0], types[map->type].name, bits / 8, bits % 8 ? "5" : "0");
 	if (map->swizzle && bits / 8 > swizzle_span[map->swizzle])
-		return fail(error, "a box row of %u elements of %s is %u bytes; swizzle %s allows %u",
-		            map->box[0], types[map->type].name, bits / 8,
-		            swizzle_names[map->swizzle], swizzle_span[map->swizzle]);
+		return fail(error,
+			    "a box row of %u elements of %s is %u bytes; swizzle %s allows %u",
+			    map->box[0], types[map->type].name, bits / 8,
+			    swizzle_names[map->swizzle], swizzle_span[map->swizzle]);
 	return true;
 }
 
@@ -182,12 +192,14 @@ struct packed {
 	uint8_t element_strides[5];
 	uint8_t version, type, rank, interleave, swizzle, l2_promotion, oob_fill;
 	uint8_t reserved[34];
-	uint32_t checksum;      /* of everything before it */
+	uint32_t checksum; /* of everything before it */
 };
 
 _Static_assert(sizeof(struct packed) == 128, "a tensor map is 128 bytes");
 
-enum { encoding_version = 1 };
+enum {
+	encoding_version = 1
+};
 
 static uint32_t checksum(const uint8_t *bytes, size_t size)
 {
@@ -225,19 +237,18 @@ void emu_tensormap_pack(const struct emu_tensormap *map, uint8_t out[128])
 	memcpy(out, &packed, sizeof packed);
 }
 
-bool emu_tensormap_unpack(const uint8_t in[128], struct emu_tensormap *map,
-                          struct emu_error *error)
+bool emu_tensormap_unpack(const uint8_t in[128], struct emu_tensormap *map, struct emu_error *error)
 {
 	struct packed packed;
 
 	memcpy(&packed, in, sizeof packed);
 	if (memcmp(packed.magic, magic, sizeof magic))
 		return fail(error, "the 128 bytes are not a tensor map of the emulator: they were "
-		                   "never encoded, were overwritten, or the address is wrong");
+				   "never encoded, were overwritten, or the address is wrong");
 	if (packed.version != encoding_version ||
 	    packed.checksum != checksum(in, offsetof(struct packed, checksum)))
 		return fail(error, "the 128 bytes were changed by something other than "
-		                   "tensormap.replace");
+				   "tensormap.replace");
 	memset(map, 0, sizeof *map);
 	map->type = packed.type;
 	map->rank = packed.rank;
@@ -256,7 +267,7 @@ bool emu_tensormap_unpack(const uint8_t in[128], struct emu_tensormap *map,
 }
 
 bool emu_tensormap_encode(const struct emu_tensormap *map, uint8_t out[128],
-                          struct emu_error *error)
+			  struct emu_error *error)
 {
 	if (!emu_tensormap_check(map, error))
 		return false;

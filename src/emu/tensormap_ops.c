@@ -20,9 +20,9 @@ enum map_field {
 };
 
 static const char *const field_names[] = {
-	"global_address", "rank",       "box_dim",           "global_dim",
-	"global_stride",  "element_stride", "elemtype",      "interleave_layout",
-	"swizzle_mode",   "swizzle_atomicity", "fill_mode",  NULL};
+	"global_address", "rank",     "box_dim",           "global_dim",   "global_stride",
+	"element_stride", "elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity",
+	"fill_mode",      NULL};
 
 static bool has_ordinal(enum map_field field)
 {
@@ -31,8 +31,9 @@ static bool has_ordinal(enum map_field field)
 
 /* The instruction numbers the element types in an order of its own. */
 static const int element_types[] = {
-	EMU_TM_U8,   EMU_TM_U16,  EMU_TM_U32,     EMU_TM_S32,  EMU_TM_U64,      EMU_TM_S64,
-	EMU_TM_F16,  EMU_TM_F32,  EMU_TM_F32_FTZ, EMU_TM_F64,  EMU_TM_BF16,     EMU_TM_TF32,
+	EMU_TM_U8,       EMU_TM_U16,          EMU_TM_U32,           EMU_TM_S32,
+	EMU_TM_U64,      EMU_TM_S64,          EMU_TM_F16,           EMU_TM_F32,
+	EMU_TM_F32_FTZ,  EMU_TM_F64,          EMU_TM_BF16,          EMU_TM_TF32,
 	EMU_TM_TF32_FTZ, EMU_TM_16U4_ALIGN8B, EMU_TM_16U4_ALIGN16B, EMU_TM_16U6_ALIGN16B};
 
 /* Mode and atomicity are two fields here and one in cuTensorMapEncodeTiled: 128B has atoms. */
@@ -93,17 +94,18 @@ static bool set_field(struct emu_tensormap *map, enum map_field field, int ordin
 }
 
 static enum emu_step execute_replace(struct emu_warp *warp, const struct emu_ins *ins,
-                                     uint32_t mask)
+				     uint32_t mask)
 {
 	enum map_field field = (enum map_field)ins->variant;
 	int last = ins->operand_count - 1;
 
-	EMU_FOR_LANES (lane, mask) {
+	EMU_FOR_LANES(lane, mask)
+	{
 		uint64_t value = emu_value(warp, &ins->operands[last], (int)lane);
 		int ordinal = has_ordinal(field) ? (int)ins->operands[1].value : 0;
 		uint8_t *bytes = emu_mem(warp, (int)lane, (enum emu_space)ins->space,
-		                         emu_address(warp, &ins->operands[0], (int)lane), 128, 64,
-		                         EMU_UPDATE);
+					 emu_address(warp, &ins->operands[0], (int)lane), 128, 64,
+					 EMU_UPDATE);
 		struct emu_tensormap map;
 		struct emu_error error;
 
@@ -113,8 +115,8 @@ static enum emu_step execute_replace(struct emu_warp *warp, const struct emu_ins
 			return emu_fault(warp, (int)lane, "tensormap", "%s", error.text);
 		if (!set_field(&map, field, ordinal, value))
 			return emu_fault(warp, (int)lane, "tensormap",
-			                 "tensormap.replace: %s cannot become %llu",
-			                 field_names[field], (unsigned long long)value);
+					 "tensormap.replace: %s cannot become %llu",
+					 field_names[field], (unsigned long long)value);
 		emu_tensormap_pack(&map, bytes);
 		emu_changed(warp->worker);
 	}
@@ -129,8 +131,9 @@ static bool decode_replace(struct emu_decode *decode)
 	if (field == -2)
 		return false;
 	if (field < 0 || !emu_take(decode, "tile"))
-		return emu_reject(decode, ".tile and a field (.global_address, .rank, .box_dim ...) "
-		                          "are needed");
+		return emu_reject(decode,
+				  ".tile and a field (.global_address, .rank, .box_dim ...) "
+				  "are needed");
 	ins->variant = (uint8_t)field;
 	ins->space = emu_take_space(decode, EMU_GENERIC);
 	emu_take(decode, "b1024");
@@ -141,8 +144,8 @@ static bool decode_replace(struct emu_decode *decode)
 	return emu_want_operands(decode, want, want) && emu_want_address(decode, 0) &&
 	       (want == 2 || emu_want_immediate(decode, 1, 0, EMU_MAX_RANK - 1)) &&
 	       emu_want_value(decode, want - 1,
-	                      field == FIELD_GLOBAL_ADDRESS || field == FIELD_GLOBAL_STRIDE ? 64
-	                                                                                 : 32);
+			      field == FIELD_GLOBAL_ADDRESS || field == FIELD_GLOBAL_STRIDE ? 64
+											    : 32);
 }
 
 /* ---- copy and fence ----------------------------------------------------------------------- */
@@ -151,12 +154,12 @@ static bool decode_replace(struct emu_decode *decode)
 static enum emu_step execute_copy(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	int lane = emu_lowest(mask);
-	uint8_t *to = emu_mem(warp, lane, EMU_GLOBAL, emu_address(warp, &ins->operands[0], lane), 128,
-	                      128, EMU_WRITE);
-	const uint8_t *from = to ? emu_mem(warp, lane, EMU_SHARED,
-	                                   emu_address(warp, &ins->operands[1], lane), 128, 128,
-	                                   EMU_READ)
-	                         : NULL;
+	uint8_t *to = emu_mem(warp, lane, EMU_GLOBAL, emu_address(warp, &ins->operands[0], lane),
+			      128, 128, EMU_WRITE);
+	const uint8_t *from =
+		to ? emu_mem(warp, lane, EMU_SHARED, emu_address(warp, &ins->operands[1], lane),
+			     128, 128, EMU_READ)
+		   : NULL;
 
 	if (!from)
 		return EMU_STOPPED;
@@ -182,7 +185,7 @@ static bool decode_copy(struct emu_decode *decode)
 }
 
 static enum emu_step execute_nothing(struct emu_warp *warp, const struct emu_ins *ins,
-                                     uint32_t mask)
+				     uint32_t mask)
 {
 	(void)warp, (void)ins, (void)mask;
 	return EMU_NEXT;
@@ -190,8 +193,8 @@ static enum emu_step execute_nothing(struct emu_warp *warp, const struct emu_ins
 
 static bool decode_proxy_fence(struct emu_decode *decode)
 {
-	static const char *const proxies[] = {"alias",          "async", "async::generic",
-	                                      "tensormap::generic", NULL};
+	static const char *const proxies[] = {"alias", "async", "async::generic",
+					      "tensormap::generic", NULL};
 	int proxy = emu_take_one(decode, proxies);
 	bool range = proxy == 3;
 
@@ -199,7 +202,7 @@ static bool decode_proxy_fence(struct emu_decode *decode)
 		return false;
 	if (proxy < 0)
 		return emu_reject(decode, "a proxy is missing: .async, .alias, .async::generic or "
-		                          ".tensormap::generic");
+					  ".tensormap::generic");
 	emu_take_space(decode, EMU_GENERIC);
 	emu_take_prefix(decode, "sync_restrict::");
 	emu_take_semantics(decode);
@@ -231,9 +234,9 @@ static const struct emu_opcode rows[] = {
 	{"fence.mbarrier_init", decode_init_fence, execute_nothing, EMU_P_SM90},
 	{"prefetch.tensormap", decode_prefetch, execute_nothing, EMU_P_NO_RESULT | EMU_P_SM90},
 	{"prefetch.param.tensormap", decode_prefetch, execute_nothing,
-         EMU_P_NO_RESULT | EMU_P_SM90},
+	 EMU_P_NO_RESULT | EMU_P_SM90},
 	{"prefetch.const.tensormap", decode_prefetch, execute_nothing,
-         EMU_P_NO_RESULT | EMU_P_SM90},
+	 EMU_P_NO_RESULT | EMU_P_SM90},
 };
 
 EMU_OPCODE_TABLE(tensormap_ops, rows);

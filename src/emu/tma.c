@@ -11,10 +11,10 @@ enum tma_direction {
 
 struct tma_form {
 	enum tma_direction direction;
-	enum emu_space space;           /* of the shared side */
+	enum emu_space space; /* of the shared side */
 	int rank;
-	bool rows;                      /* tile::gather4, tile::scatter4 */
-	bool multicast, pair;           /* pair: .cta_group::2 */
+	bool rows;            /* tile::gather4, tile::scatter4 */
+	bool multicast, pair; /* pair: .cta_group::2 */
 	enum emu_reduction reduction;
 };
 
@@ -26,18 +26,21 @@ struct tma_op {
 	struct emu_tensormap map;
 	struct emu_box box;
 	int32_t coordinates[EMU_MAX_RANK];
-	uint64_t shared, barrier;       /* 32-bit shared addresses */
+	uint64_t shared, barrier; /* 32-bit shared addresses */
 	uint16_t mask;
 };
 
-enum { max_row = 256 * 8, max_targets = EMU_MAX_CLUSTER };
+enum {
+	max_row = 256 * 8,
+	max_targets = EMU_MAX_CLUSTER
+};
 
 /* The windows a box is written to or read from. */
 struct transfer {
 	struct tma_op *op;
 	int count;
 	struct emu_cta *cta[max_targets];
-	uint32_t address;               /* offset in the window, as an address */
+	uint32_t address; /* offset in the window, as an address */
 };
 
 static uint64_t in_rank(uint64_t address, uint32_t rank)
@@ -60,7 +63,7 @@ static uint32_t transaction(const struct tma_op *op)
  * of a base that is not aligned to its atom can leave the box, hence the check.
  */
 static bool swizzled(struct transfer *t, struct emu_cta *cta, uint32_t offset, uint8_t *row,
-                     bool write)
+		     bool write)
 {
 	int swizzle = t->op->map.swizzle;
 	uint32_t size = t->op->box.row_shared, run = swizzle ? emu_box_swizzle_run(swizzle) : size;
@@ -69,13 +72,15 @@ static bool swizzled(struct transfer *t, struct emu_cta *cta, uint32_t offset, u
 		uint32_t bytes = size - i < run ? size - i : run;
 		uint32_t place = emu_box_swizzle(swizzle, t->address + offset + i);
 
-		if (place < EMU_SHARED_BASE || place - EMU_SHARED_BASE + bytes > cta->shared_bytes) {
-			emu_fault_at(&t->op->op.where, "out-of-bounds",
-			             "the swizzle of the tensor map moves bytes of the box to shared "
-			             "address 0x%x, outside the CTA's 0x%x..0x%x: the base 0x%x is "
-			             "not aligned to the swizzle's atom",
-			             place, EMU_SHARED_BASE,
-			             EMU_SHARED_BASE + cta->shared_bytes - 1, t->address);
+		if (place < EMU_SHARED_BASE ||
+		    place - EMU_SHARED_BASE + bytes > cta->shared_bytes) {
+			emu_fault_at(
+				&t->op->op.where, "out-of-bounds",
+				"the swizzle of the tensor map moves bytes of the box to shared "
+				"address 0x%x, outside the CTA's 0x%x..0x%x: the base 0x%x is "
+				"not aligned to the swizzle's atom",
+				place, EMU_SHARED_BASE, EMU_SHARED_BASE + cta->shared_bytes - 1,
+				t->address);
 			return false;
 		}
 		place -= EMU_SHARED_BASE;
@@ -93,10 +98,10 @@ static uint32_t bytes_of(const struct tma_op *op, uint32_t elements)
 }
 
 static uint8_t *global_row(struct tma_op *op, const struct emu_box_row *row,
-                           enum emu_access_kind kind)
+			   enum emu_access_kind kind)
 {
 	return emu_mem_global(op->op.cluster->grid, &op->op.where, row->address,
-	                      bytes_of(op, row->inside), 1, kind);
+			      bytes_of(op, row->inside), 1, kind);
 }
 
 static bool load_row(void *context, const struct emu_box_row *row)
@@ -126,11 +131,13 @@ static bool load_row(void *context, const struct emu_box_row *row)
 static enum emu_type element_type(int type)
 {
 	static const enum emu_type types[] = {
-		[EMU_TM_U8] = EMU_T_U8,    [EMU_TM_U16] = EMU_T_U16, [EMU_TM_U32] = EMU_T_U32,
-		[EMU_TM_S32] = EMU_T_S32,  [EMU_TM_U64] = EMU_T_U64, [EMU_TM_S64] = EMU_T_S64,
-		[EMU_TM_F16] = EMU_T_F16,  [EMU_TM_F32] = EMU_T_F32, [EMU_TM_F64] = EMU_T_F64,
-		[EMU_TM_BF16] = EMU_T_BF16, [EMU_TM_F32_FTZ] = EMU_T_F32,
-		[EMU_TM_TF32] = EMU_T_F32, [EMU_TM_TF32_FTZ] = EMU_T_F32,
+		[EMU_TM_U8] = EMU_T_U8,        [EMU_TM_U16] = EMU_T_U16,
+		[EMU_TM_U32] = EMU_T_U32,      [EMU_TM_S32] = EMU_T_S32,
+		[EMU_TM_U64] = EMU_T_U64,      [EMU_TM_S64] = EMU_T_S64,
+		[EMU_TM_F16] = EMU_T_F16,      [EMU_TM_F32] = EMU_T_F32,
+		[EMU_TM_F64] = EMU_T_F64,      [EMU_TM_BF16] = EMU_T_BF16,
+		[EMU_TM_F32_FTZ] = EMU_T_F32,  [EMU_TM_TF32] = EMU_T_F32,
+		[EMU_TM_TF32_FTZ] = EMU_T_F32,
 	};
 
 	return type < (int)(sizeof types / sizeof *types) ? types[type] : EMU_T_NONE;
@@ -182,8 +189,8 @@ static bool add_target(struct transfer *t, uint64_t address)
 	uint32_t alignment = t->op->map.swizzle ? 128 : 16;
 
 	return emu_mem_shared(t->op->warp->cta, &t->op->op.where, address, footprint(t->op),
-	                      alignment, t->op->form->direction == TMA_LOAD ? EMU_WRITE : EMU_READ,
-	                      &t->cta[t->count++]);
+			      alignment, t->op->form->direction == TMA_LOAD ? EMU_WRITE : EMU_READ,
+			      &t->cta[t->count++]);
 }
 
 /* Where the bytes for data in `rank` are counted. */
@@ -202,9 +209,8 @@ static bool signal(struct transfer *t)
 
 	for (int i = 0; i < t->count; i++) {
 		struct emu_mbarrier *barrier = emu_mbarrier_at(op->warp->cta, &op->op.where,
-		                                               barrier_of(op, t->cta[i]->rank));
-		if (!barrier ||
-		    !emu_mbarrier_complete_tx(barrier, &op->op.where, transaction(op)))
+							       barrier_of(op, t->cta[i]->rank));
+		if (!barrier || !emu_mbarrier_complete_tx(barrier, &op->op.where, transaction(op)))
 			return false;
 	}
 	return true;
@@ -241,11 +247,11 @@ static void complete_store(struct emu_engine_op *base)
 /* ---- issue ------------------------------------------------------------------------- */
 
 static bool read_map(struct emu_warp *warp, int lane, const struct emu_operand *operand,
-                     struct tma_op *op)
+		     struct tma_op *op)
 {
 	const struct tma_form *form = op->form;
-	const uint8_t *bytes = emu_mem(warp, lane, EMU_GENERIC, emu_address(warp, operand, lane), 128,
-	                               64, EMU_READ);
+	const uint8_t *bytes = emu_mem(warp, lane, EMU_GENERIC, emu_address(warp, operand, lane),
+				       128, 64, EMU_READ);
 	struct emu_error error;
 	int coordinates = form->rows ? 5 : form->rank;
 
@@ -257,20 +263,21 @@ static bool read_map(struct emu_warp *warp, int lane, const struct emu_operand *
 		return false;
 	}
 	if (op->map.rank != form->rank) {
-		emu_fault(warp, lane, "tensormap", "the instruction is .%dd, the tensor map has rank %d",
-		          form->rank, op->map.rank);
+		emu_fault(warp, lane, "tensormap",
+			  "the instruction is .%dd, the tensor map has rank %d", form->rank,
+			  op->map.rank);
 		return false;
 	}
 	if (form->rows && op->map.box[1] != 1) {
 		emu_fault(warp, lane, "tensormap",
-		          "gather4 and scatter4 need a box of 1 row, the tensor map has %u",
-		          op->map.box[1]);
+			  "gather4 and scatter4 need a box of 1 row, the tensor map has %u",
+			  op->map.box[1]);
 		return false;
 	}
 	emu_box_shape(&op->map, &op->box);
 	for (int i = 0; i < coordinates; i++)
-		op->coordinates[i] = (int32_t)emu_value(
-			warp, emu_item(&operand->items[1], i), lane);
+		op->coordinates[i] =
+			(int32_t)emu_value(warp, emu_item(&operand->items[1], i), lane);
 	return true;
 }
 
@@ -279,15 +286,16 @@ static bool check_types(struct emu_warp *warp, int lane, const struct tma_op *op
 	if (op->form->direction == TMA_LOAD)
 		return true;
 	if (op->map.type == EMU_TM_16U4_ALIGN16B) {
-		emu_fault(warp, lane, "tensormap", "a tensor map of type 16U4_ALIGN16B can only be "
-		                                   "loaded");
+		emu_fault(warp, lane, "tensormap",
+			  "a tensor map of type 16U4_ALIGN16B can only be "
+			  "loaded");
 		return false;
 	}
 	if (op->form->direction == TMA_REDUCE &&
 	    !emu_reduction_legal(op->form->reduction, reduction_type(op))) {
 		emu_fault(warp, lane, "tensormap", "the reduction .%s does not exist for %s",
-		          emu_reduction_names[op->form->reduction],
-		          emu_tensormap_type_name(op->map.type));
+			  emu_reduction_names[op->form->reduction],
+			  emu_tensormap_type_name(op->map.type));
 		return false;
 	}
 	return true;
@@ -301,21 +309,23 @@ static bool check_ranks(struct emu_warp *warp, int lane, const struct tma_op *op
 
 	if (op->form->multicast && (op->mask == 0 || op->mask >> ctas)) {
 		emu_fault(warp, lane, "multicast-mask",
-		          "multicast mask 0x%x; the cluster has %d CTAs, bit i names rank i",
-		          op->mask, ctas);
+			  "multicast mask 0x%x; the cluster has %d CTAs, bit i names rank i",
+			  op->mask, ctas);
 		return false;
 	}
 	if (!op->form->multicast && barrier != data && (!op->form->pair || (barrier ^ data) != 1)) {
-		emu_fault(warp, lane, "mbarrier-rank",
-		          "the data go to CTA rank %u, the mbarrier lies in rank %u; it must lie in "
-		          "the same CTA%s", data, barrier, op->form->pair ? " or its peer" : "");
+		emu_fault(
+			warp, lane, "mbarrier-rank",
+			"the data go to CTA rank %u, the mbarrier lies in rank %u; it must lie in "
+			"the same CTA%s",
+			data, barrier, op->form->pair ? " or its peer" : "");
 		return false;
 	}
 	return true;
 }
 
 static bool prepare_load(struct emu_warp *warp, const struct emu_ins *ins, int lane,
-                         struct tma_op *op)
+			 struct tma_op *op)
 {
 	const struct tma_form *form = op->form;
 
@@ -329,7 +339,7 @@ static bool prepare_load(struct emu_warp *warp, const struct emu_ins *ins, int l
 }
 
 static bool prepare_store(struct emu_warp *warp, const struct emu_ins *ins, int lane,
-                          struct tma_op *op)
+			  struct tma_op *op)
 {
 	op->shared = emu_address(warp, &ins->operands[1], lane);
 	if (!emu_shared_address(warp, lane, op->form->space, &op->shared) ||
@@ -348,9 +358,10 @@ static enum emu_step execute_tma(struct emu_warp *warp, const struct emu_ins *in
 	const struct tma_form *form = ins->extra;
 	bool load = form->direction == TMA_LOAD;
 
-	EMU_FOR_LANES (lane, mask) {
+	EMU_FOR_LANES(lane, mask)
+	{
 		struct tma_op *op = emu_op_new(warp, (int)lane, sizeof *op,
-		                               load ? complete_load : complete_store);
+					       load ? complete_load : complete_store);
 		if (!op)
 			return EMU_STOPPED;
 		op->form = form;
@@ -366,9 +377,10 @@ static enum emu_step execute_tma(struct emu_warp *warp, const struct emu_ins *in
 
 /* A prefetch changes nothing that can be observed, but its map must be one. */
 static enum emu_step execute_prefetch(struct emu_warp *warp, const struct emu_ins *ins,
-                                      uint32_t mask)
+				      uint32_t mask)
 {
-	EMU_FOR_LANES (lane, mask) {
+	EMU_FOR_LANES(lane, mask)
+	{
 		struct tma_op op = {.form = ins->extra};
 		if (!read_map(warp, (int)lane, &ins->operands[0], &op))
 			return EMU_STOPPED;
@@ -382,7 +394,7 @@ static bool take_shape(struct emu_decode *decode, struct tma_form *form)
 {
 	static const char *const ranks[] = {"1d", "2d", "3d", "4d", "5d", NULL};
 	static const char *const im2col[] = {"im2col", "im2col_no_offs", "im2col::w",
-	                                     "im2col::w::128", NULL};
+					     "im2col::w::128", NULL};
 	int rank = emu_take_one(decode, ranks), mode = emu_take_one(decode, im2col);
 
 	if (rank == -2 || mode == -2)
@@ -419,7 +431,7 @@ static bool take_reduction(struct emu_decode *decode, struct tma_form *form)
 
 	if (which == -1)
 		return emu_reject(decode, "an operation is missing: .add, .min, .max, .inc, .dec, "
-		                          ".and, .or or .xor");
+					  ".and, .or or .xor");
 	form->direction = TMA_REDUCE;
 	form->reduction = (enum emu_reduction)which;
 	return which >= 0;
@@ -497,7 +509,7 @@ static const struct emu_opcode rows[] = {
 	{"cp.async.bulk.tensor", decode_tma, execute_tma, EMU_P_NO_RESULT | EMU_P_SM90},
 	{"cp.reduce.async.bulk.tensor", decode_tma, execute_tma, EMU_P_NO_RESULT | EMU_P_SM90},
 	{"cp.async.bulk.prefetch.tensor", decode_prefetch, execute_prefetch,
-         EMU_P_NO_RESULT | EMU_P_SM90},
+	 EMU_P_NO_RESULT | EMU_P_SM90},
 };
 
 EMU_OPCODE_TABLE(tma, rows);

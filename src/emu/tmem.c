@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const uint32_t fresh = 0x7fc0dead;       /* a NaN: what nobody has written */
+static const uint32_t fresh = 0x7fc0dead; /* a NaN: what nobody has written */
 
 struct emu_cta *emu_peer(const struct emu_cta *cta)
 {
@@ -32,8 +32,8 @@ static int list_allocations(const struct emu_tmem *tmem, char *text, size_t size
 		const struct emu_tmem_allocation *a = &tmem->allocations[i];
 		if (a->live)
 			length += snprintf(text + length, size - (size_t)length,
-			                   "%s%u..%u (line %u)", length ? ", " : "", a->column,
-			                   a->column + a->columns - 1, a->made.ins->line);
+					   "%s%u..%u (line %u)", length ? ", " : "", a->column,
+					   a->column + a->columns - 1, a->made.ins->line);
 	}
 	if (!length)
 		length = snprintf(text, size, "none");
@@ -41,7 +41,7 @@ static int list_allocations(const struct emu_tmem *tmem, char *text, size_t size
 }
 
 bool emu_tmem_check(struct emu_cta *cta, const struct emu_where *where, uint32_t column,
-                    uint32_t count, const char *what)
+		    uint32_t count, const char *what)
 {
 	struct emu_tmem *tmem = emu_tmem_of(cta);
 	uint32_t at = column;
@@ -57,9 +57,9 @@ bool emu_tmem_check(struct emu_cta *cta, const struct emu_where *where, uint32_t
 		return true;
 	list_allocations(tmem, list, sizeof list);
 	emu_fault_at(where, "tmem-unallocated",
-	             "%s touches tensor memory columns %u..%u of CTA rank %u, column %u is not "
-	             "allocated; allocated columns: %s",
-	             what, column, column + count - 1, cta->rank, at, list);
+		     "%s touches tensor memory columns %u..%u of CTA rank %u, column %u is not "
+		     "allocated; allocated columns: %s",
+		     what, column, column + count - 1, cta->rank, at, list);
 	return false;
 }
 
@@ -70,10 +70,11 @@ void emu_tmem_cta_exit(struct emu_cta *cta)
 	for (int i = 0; i < EMU_TMEM_ALLOCATIONS; i++) {
 		struct emu_tmem_allocation *a = &tmem->allocations[i];
 		if (a->live)
-			emu_fault_at(&a->made, "tmem-leak",
-			             "tensor memory columns %u..%u are still allocated when the CTA "
-			             "ends: tcgen05.dealloc is missing",
-			             a->column, a->column + a->columns - 1);
+			emu_fault_at(
+				&a->made, "tmem-leak",
+				"tensor memory columns %u..%u are still allocated when the CTA "
+				"ends: tcgen05.dealloc is missing",
+				a->column, a->column + a->columns - 1);
 	}
 }
 
@@ -83,7 +84,8 @@ static bool is_free(const struct emu_tmem *tmem, uint32_t column, uint32_t count
 {
 	for (int i = 0; i < EMU_TMEM_ALLOCATIONS; i++) {
 		const struct emu_tmem_allocation *a = &tmem->allocations[i];
-		if (a->live && column < (uint32_t)a->column + a->columns && a->column < column + count)
+		if (a->live && column < (uint32_t)a->column + a->columns &&
+		    a->column < column + count)
 			return false;
 	}
 	return true;
@@ -94,7 +96,7 @@ static bool is_free(const struct emu_tmem *tmem, uint32_t column, uint32_t count
  * where an allocation lies.  `other` is the peer's memory of a pair, or NULL.
  */
 static int place(struct emu_warp *warp, const struct emu_tmem *tmem, const struct emu_tmem *other,
-                 uint32_t count)
+		 uint32_t count)
 {
 	int places[EMU_TMEM_ALLOCATIONS], found = 0;
 
@@ -104,11 +106,11 @@ static int place(struct emu_warp *warp, const struct emu_tmem *tmem, const struc
 	if (!found)
 		return -1;
 	return warp->grid->mode == EMU_RANDOM ? places[emu_random(&warp->random) % (uint32_t)found]
-	                                      : places[0];
+					      : places[0];
 }
 
 static bool take(struct emu_tmem *tmem, const struct emu_where *where, uint32_t column,
-                 uint32_t count, int cta_group)
+		 uint32_t count, int cta_group)
 {
 	struct emu_tmem_allocation *a = tmem->allocations;
 
@@ -119,7 +121,7 @@ static bool take(struct emu_tmem *tmem, const struct emu_where *where, uint32_t 
 	while (a->live)
 		a++;
 	*a = (struct emu_tmem_allocation){(uint16_t)column, (uint16_t)count, (uint8_t)cta_group,
-	                                  true, *where};
+					  true, *where};
 	for (uint32_t c = column; c < column + count; c++)
 		for (int lane = 0; lane < EMU_TMEM_LANES; lane++)
 			tmem->columns[c][lane] = fresh;
@@ -129,29 +131,31 @@ static bool take(struct emu_tmem *tmem, const struct emu_where *where, uint32_t 
 /* ---- alloc ------------------------------------------------------------------------- */
 
 static void describe_full(const struct emu_waitable *waitable, const struct emu_split *split,
-                          char *text, size_t size)
+			  char *text, size_t size)
 {
 	char list[512];
 
 	(void)waitable;
 	list_allocations(emu_tmem_of(split->warp->cta), list, sizeof list);
 	snprintf(text, size, "waits for %llu free columns of tensor memory; allocated columns: %s",
-	         (unsigned long long)split->scratch, list);
+		 (unsigned long long)split->scratch, list);
 }
 
 static void describe_peer(const struct emu_waitable *waitable, const struct emu_split *split,
-                          char *text, size_t size)
+			  char *text, size_t size)
 {
 	(void)waitable;
-	snprintf(text, size, "waits for the peer CTA (rank %u) to execute the same "
-	                     "tcgen05.alloc.cta_group::2", split->warp->cta->rank ^ 1);
+	snprintf(text, size,
+		 "waits for the peer CTA (rank %u) to execute the same "
+		 "tcgen05.alloc.cta_group::2",
+		 split->warp->cta->rank ^ 1);
 }
 
 static enum emu_step publish(struct emu_warp *warp, const struct emu_ins *ins, int lane,
-                             uint32_t column)
+			     uint32_t column)
 {
 	void *to = emu_mem(warp, lane, (enum emu_space)ins->space,
-	                   emu_address(warp, &ins->operands[0], lane), 4, 4, EMU_WRITE);
+			   emu_address(warp, &ins->operands[0], lane), 4, 4, EMU_WRITE);
 
 	if (!to)
 		return EMU_STOPPED;
@@ -173,7 +177,7 @@ static enum emu_step no_memory(struct emu_warp *warp)
 }
 
 static enum emu_step alloc_one(struct emu_warp *warp, const struct emu_ins *ins, int lane,
-                               uint32_t count)
+			       uint32_t count)
 {
 	struct emu_tmem *tmem = emu_tmem_of(warp->cta);
 	struct emu_where where = emu_here(warp, lane);
@@ -188,7 +192,7 @@ static enum emu_step alloc_one(struct emu_warp *warp, const struct emu_ins *ins,
 
 /* The CTA that comes second allocates for both. */
 static enum emu_step alloc_pair(struct emu_warp *warp, const struct emu_ins *ins, int lane,
-                                uint32_t count)
+				uint32_t count)
 {
 	struct emu_cta *peer_cta = emu_peer(warp->cta);
 	struct emu_tmem *tmem = emu_tmem_of(warp->cta), *peer;
@@ -197,8 +201,9 @@ static enum emu_step alloc_pair(struct emu_warp *warp, const struct emu_ins *ins
 
 	if (!peer_cta)
 		return emu_fault(warp, lane, "cta-pair",
-		                 "cta_group::2 needs a cluster of an even number of CTAs; this "
-		                 "one has %d", warp->cta->cluster->cta_count);
+				 "cta_group::2 needs a cluster of an even number of CTAs; this "
+				 "one has %d",
+				 warp->cta->cluster->cta_count);
 	if (warp->split->stage && tmem->grant) {
 		column = (int)tmem->grant - 1;
 		tmem->grant = tmem->request = 0;
@@ -214,8 +219,8 @@ static enum emu_step alloc_pair(struct emu_warp *warp, const struct emu_ins *ins
 	}
 	if (peer->request != count)
 		return emu_fault(warp, lane, "tmem-columns",
-		                 "tcgen05.alloc.cta_group::2 of %u columns, the peer asks for %u",
-		                 count, peer->request);
+				 "tcgen05.alloc.cta_group::2 of %u columns, the peer asks for %u",
+				 count, peer->request);
 	column = place(warp, tmem, peer, count);
 	if (column < 0)
 		return wait_for_room(warp, tmem, count);
@@ -234,21 +239,21 @@ static enum emu_step execute_alloc(struct emu_warp *warp, const struct emu_ins *
 	uint32_t count = (uint32_t)emu_value(warp, &ins->operands[1], lane);
 
 	if (count < EMU_TMEM_GRANULE || count > EMU_TMEM_COLUMNS || (count & (count - 1)))
-		return emu_fault(warp, -1, "tmem-columns",
-		                 "tcgen05.alloc of %u columns; 32, 64, 128, 256 or 512 are possible",
-		                 count);
+		return emu_fault(
+			warp, -1, "tmem-columns",
+			"tcgen05.alloc of %u columns; 32, 64, 128, 256 or 512 are possible", count);
 	if (tmem->relinquished)
 		return emu_fault(warp, -1, "tmem-relinquished",
-		                 "tcgen05.alloc after tcgen05.relinquish_alloc_permit (line %u)",
-		                 tmem->relinquished_by.ins->line);
+				 "tcgen05.alloc after tcgen05.relinquish_alloc_permit (line %u)",
+				 tmem->relinquished_by.ins->line);
 	return ins->variant == 2 ? alloc_pair(warp, ins, lane, count)
-	                         : alloc_one(warp, ins, lane, count);
+				 : alloc_one(warp, ins, lane, count);
 }
 
 /* ---- dealloc, relinquish -------------------------------------------------------------- */
 
 static enum emu_step execute_dealloc(struct emu_warp *warp, const struct emu_ins *ins,
-                                     uint32_t mask)
+				     uint32_t mask)
 {
 	int lane = emu_lowest(mask);
 	struct emu_tmem *tmem = emu_tmem_of(warp->cta);
@@ -259,19 +264,22 @@ static enum emu_step execute_dealloc(struct emu_warp *warp, const struct emu_ins
 
 	if (!a || a->column != address) {
 		list_allocations(tmem, list, sizeof list);
-		return emu_fault(warp, -1, "tmem-dealloc",
-		                 "tcgen05.dealloc of address 0x%x, which no tcgen05.alloc returned or "
-		                 "which is free already; allocated columns: %s", address, list);
+		return emu_fault(
+			warp, -1, "tmem-dealloc",
+			"tcgen05.dealloc of address 0x%x, which no tcgen05.alloc returned or "
+			"which is free already; allocated columns: %s",
+			address, list);
 	}
 	if (a->columns != count)
 		return emu_fault(warp, -1, "tmem-dealloc",
-		                 "tcgen05.dealloc of %u columns at column %u, %u were allocated "
-		                 "(line %u)", count, address, a->columns, a->made.ins->line);
+				 "tcgen05.dealloc of %u columns at column %u, %u were allocated "
+				 "(line %u)",
+				 count, address, a->columns, a->made.ins->line);
 	if (a->cta_group != ins->variant)
 		return emu_fault(warp, -1, "tmem-dealloc",
-		                 "tcgen05.dealloc.cta_group::%u of columns that were allocated by "
-		                 "cta_group::%u (line %u)", ins->variant, a->cta_group,
-		                 a->made.ins->line);
+				 "tcgen05.dealloc.cta_group::%u of columns that were allocated by "
+				 "cta_group::%u (line %u)",
+				 ins->variant, a->cta_group, a->made.ins->line);
 	a->live = false;
 	emu_wake(&tmem->freed);
 	if (ins->variant == 2 && emu_peer(warp->cta))
@@ -280,7 +288,7 @@ static enum emu_step execute_dealloc(struct emu_warp *warp, const struct emu_ins
 }
 
 static enum emu_step execute_relinquish(struct emu_warp *warp, const struct emu_ins *ins,
-                                        uint32_t mask)
+					uint32_t mask)
 {
 	struct emu_tmem *tmem = emu_tmem_of(warp->cta);
 

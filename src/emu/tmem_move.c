@@ -13,14 +13,14 @@ enum shape {
 };
 
 static const char *const shape_names[] = {"32x32b",  "16x64b",   "16x128b",
-                                          "16x256b", "16x32bx2", NULL};
+					  "16x256b", "16x32bx2", NULL};
 
 struct move_form {
 	enum shape shape;
-	bool packed;            /* .pack::16b, .unpack::16b */
+	bool packed; /* .pack::16b, .unpack::16b */
 	int registers;
-	uint32_t columns;       /* that one window spans */
-	uint32_t split;         /* 16x32bx2: distance of the second window */
+	uint32_t columns; /* that one window spans */
+	uint32_t split;   /* 16x32bx2: distance of the second window */
 	const struct emu_operand *address, *values;
 };
 
@@ -28,14 +28,14 @@ struct move_op {
 	struct emu_engine_op op;
 	const struct move_form *form;
 	struct emu_warp *warp;
-	struct emu_frame *frame;        /* of a load's registers */
+	struct emu_frame *frame; /* of a load's registers */
 	uint32_t mask, lane, column;
-	uint32_t (*data)[EMU_LANES];    /* of a store */
+	uint32_t (*data)[EMU_LANES]; /* of a store */
 };
 
 /* Row and column of the cell that register r of thread t holds, from the address. */
 static void cell(enum shape shape, uint32_t split, uint32_t t, uint32_t r, uint32_t *row,
-                 uint32_t *column)
+		 uint32_t *column)
 {
 	switch (shape) {
 	case SHAPE_32x32b:
@@ -62,7 +62,7 @@ static void cell(enum shape shape, uint32_t split, uint32_t t, uint32_t r, uint3
 }
 
 static uint32_t load_cell(const emu_tmem_column *columns, const struct move_op *op, uint32_t t,
-                          uint32_t r)
+			  uint32_t r)
 {
 	uint32_t row, column;
 
@@ -71,12 +71,12 @@ static uint32_t load_cell(const emu_tmem_column *columns, const struct move_op *
 	if (!op->form->packed)
 		return columns[op->column + column][row];
 	column = op->column + 2 * column +
-	         (op->form->shape == SHAPE_16x32bx2 && t >= 16 ? op->form->split : 0);
+		 (op->form->shape == SHAPE_16x32bx2 && t >= 16 ? op->form->split : 0);
 	return (columns[column][row] & 0xffff) | columns[column + 1][row] << 16;
 }
 
 static void store_cell(emu_tmem_column *columns, const struct move_op *op, uint32_t t, uint32_t r,
-                       uint32_t value)
+		       uint32_t value)
 {
 	uint32_t row, column;
 
@@ -87,7 +87,7 @@ static void store_cell(emu_tmem_column *columns, const struct move_op *op, uint3
 		return;
 	}
 	column = op->column + 2 * column +
-	         (op->form->shape == SHAPE_16x32bx2 && t >= 16 ? op->form->split : 0);
+		 (op->form->shape == SHAPE_16x32bx2 && t >= 16 ? op->form->split : 0);
 	columns[column][row] = value & 0xffff;
 	columns[column + 1][row] = value >> 16;
 }
@@ -98,15 +98,16 @@ static bool check(const struct move_op *op, const char *what)
 
 	return emu_tmem_check(cta, &op->op.where, op->column, op->form->columns, what) &&
 	       (op->form->shape != SHAPE_16x32bx2 ||
-	        emu_tmem_check(cta, &op->op.where, op->column + op->form->split, op->form->columns,
-	                       what));
+		emu_tmem_check(cta, &op->op.where, op->column + op->form->split, op->form->columns,
+			       what));
 }
 
 static void complete_load(struct emu_engine_op *base)
 {
 	struct move_op *op = (struct move_op *)base;
 	struct emu_async_warp *async = emu_async_of_warp(op->warp);
-	const emu_tmem_column *columns = (const emu_tmem_column *)emu_tmem_of(op->warp->cta)->columns;
+	const emu_tmem_column *columns =
+		(const emu_tmem_column *)emu_tmem_of(op->warp->cta)->columns;
 	bool direct = op->form->shape == SHAPE_32x32b && !op->form->packed && op->mask == EMU_FULL;
 
 	if (!check(op, "tcgen05.ld"))
@@ -121,8 +122,8 @@ static void complete_load(struct emu_engine_op *base)
 		if (direct)
 			memcpy(row, &columns[op->column + (uint32_t)r][op->lane], EMU_ROW_BYTES);
 		else
-			EMU_FOR_LANES (lane, op->mask)
-				row[lane] = load_cell(columns, op, lane, (uint32_t)r);
+			EMU_FOR_LANES(lane, op->mask)
+		row[lane] = load_cell(columns, op, lane, (uint32_t)r);
 	}
 	op->op.cluster->worker->counters.tmem_read += (uint64_t)op->form->registers * EMU_ROW_BYTES;
 	if (!--async->tmem_loads)
@@ -142,8 +143,8 @@ static void complete_store(struct emu_engine_op *base)
 		if (direct)
 			memcpy(&columns[op->column + r][op->lane], op->data[r], EMU_ROW_BYTES);
 		else
-			EMU_FOR_LANES (lane, op->mask)
-				store_cell(columns, op, lane, r, op->data[r][lane]);
+			EMU_FOR_LANES(lane, op->mask)
+		store_cell(columns, op, lane, r, op->data[r][lane]);
 	}
 	op->op.cluster->worker->counters.tmem_written +=
 		(uint64_t)op->form->registers * EMU_ROW_BYTES;
@@ -171,41 +172,44 @@ static bool locate(struct emu_warp *warp, struct move_op *op)
 	uint32_t first = emu_lowest(op->mask), window = (uint32_t)warp->index % 4, field, sub;
 	uint32_t address = (uint32_t)emu_address(warp, op->form->address, (int)first);
 
-	EMU_FOR_LANES (lane, op->mask)
-		if ((uint32_t)emu_address(warp, op->form->address, (int)lane) != address) {
-			emu_fault(warp, (int)lane, "tmem-address",
-			          "the threads of the warp give different tensor memory addresses");
-			return false;
-		}
+	EMU_FOR_LANES(lane, op->mask)
+	if ((uint32_t)emu_address(warp, op->form->address, (int)lane) != address) {
+		emu_fault(warp, (int)lane, "tmem-address",
+			  "the threads of the warp give different tensor memory addresses");
+		return false;
+	}
 	field = address >> 16;
 	sub = field % 32;
 	op->column = address & 0xffff;
 	op->lane = 32 * window + sub;
 	if (field >= EMU_TMEM_LANES || (field / 32 != 0 && field / 32 != window)) {
-		emu_fault(warp, -1, "tmem-window",
-		          "tensor memory address 0x%x names lane %u; warp %d may touch lanes %u..%u "
-		          "only (warp %% 4 selects the window)",
-		          address, field, warp->index, 32 * window, 32 * window + 31);
+		emu_fault(
+			warp, -1, "tmem-window",
+			"tensor memory address 0x%x names lane %u; warp %d may touch lanes %u..%u "
+			"only (warp %% 4 selects the window)",
+			address, field, warp->index, 32 * window, 32 * window + 31);
 		return false;
 	}
 	if (sub && (sub != 16 || op->form->shape == SHAPE_32x32b)) {
 		emu_fault(warp, -1, "tmem-window",
-		          "tensor memory address 0x%x begins at lane %u of the window; shape %s takes "
-		          "%s", address, sub, shape_names[op->form->shape],
-		          op->form->shape == SHAPE_32x32b ? "0" : "0 or 16");
+			  "tensor memory address 0x%x begins at lane %u of the window; shape %s "
+			  "takes "
+			  "%s",
+			  address, sub, shape_names[op->form->shape],
+			  op->form->shape == SHAPE_32x32b ? "0" : "0 or 16");
 		return false;
 	}
 	if (op->column >= EMU_TMEM_COLUMNS) {
 		emu_fault(warp, -1, "tmem-address",
-		          "tensor memory address 0x%x: column %u, there are 512", address,
-		          op->column);
+			  "tensor memory address 0x%x: column %u, there are 512", address,
+			  op->column);
 		return false;
 	}
 	return true;
 }
 
 static struct move_op *prepare(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
-                               void (*complete)(struct emu_engine_op *))
+			       void (*complete)(struct emu_engine_op *))
 {
 	struct move_op *op = emu_op_new(warp, -1, sizeof *op, complete);
 
@@ -246,7 +250,7 @@ static enum emu_step execute_store(struct emu_warp *warp, const struct emu_ins *
 	if (!op->data) {
 		free(op);
 		return emu_fault(warp, -1, "out-of-memory",
-		                 "the host has no memory for an asynchronous operation");
+				 "the host has no memory for an asynchronous operation");
 	}
 	for (int r = 0; r < op->form->registers; r++)
 		memcpy(op->data[r], emu_row32(warp, emu_item(op->form->values, r)->ref),
@@ -259,19 +263,18 @@ static enum emu_step execute_store(struct emu_warp *warp, const struct emu_ins *
 /* ---- wait, fence ----------------------------------------------------------------------- */
 
 static void describe_loads(const struct emu_waitable *waitable, const struct emu_split *split,
-                           char *text, size_t size)
+			   char *text, size_t size)
 {
 	(void)waitable;
-	snprintf(text, size, "waits for %u tcgen05.ld",
-	         emu_async_of_warp(split->warp)->tmem_loads);
+	snprintf(text, size, "waits for %u tcgen05.ld", emu_async_of_warp(split->warp)->tmem_loads);
 }
 
 static void describe_stores(const struct emu_waitable *waitable, const struct emu_split *split,
-                            char *text, size_t size)
+			    char *text, size_t size)
 {
 	(void)waitable;
 	snprintf(text, size, "waits for %u tcgen05.st",
-	         emu_async_of_warp(split->warp)->tmem_stores);
+		 emu_async_of_warp(split->warp)->tmem_stores);
 }
 
 static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
@@ -316,9 +319,9 @@ static bool decode_fence(struct emu_decode *decode)
 
 static bool take_form(struct emu_decode *decode, struct move_form *form, const char *half)
 {
-	static const char *const repeats[] = {"x1",  "x2",  "x4",  "x8",
-	                                      "x16", "x32", "x64", "x128", NULL};
-	static const uint32_t columns[] = {1, 2, 4, 8, 1};      /* per repeat */
+	static const char *const repeats[] = {"x1",  "x2",  "x4",   "x8", "x16",
+					      "x32", "x64", "x128", NULL};
+	static const uint32_t columns[] = {1, 2, 4, 8, 1}; /* per repeat */
 	static const int registers[] = {1, 1, 2, 4, 1};
 	int shape = emu_take_one(decode, shape_names), repeat = emu_take_one(decode, repeats);
 
@@ -326,7 +329,7 @@ static bool take_form(struct emu_decode *decode, struct move_form *form, const c
 		return false;
 	if (shape < 0)
 		return emu_reject(decode, "the shape is missing: .32x32b, .16x64b, .16x128b, "
-		                          ".16x256b or .16x32bx2");
+					  ".16x256b or .16x32bx2");
 	if (repeat < 0)
 		return emu_reject(decode, "the number is missing: .x1 to .x128");
 	form->shape = (enum shape)shape;
@@ -335,7 +338,7 @@ static bool take_form(struct emu_decode *decode, struct move_form *form, const c
 	form->columns = columns[shape] << repeat << form->packed;
 	if (form->registers > 128)
 		return emu_reject(decode, ".%s takes at most .x%d", shape_names[shape],
-		                  128 / registers[shape]);
+				  128 / registers[shape]);
 	emu_take(decode, "b32");
 	return take_aligned(decode);
 }
@@ -383,8 +386,7 @@ static bool decode_store(struct emu_decode *decode)
 	ins->extra = form;
 	emu_results(ins, 0);
 	if (!emu_want_operands(decode, want, want) || !emu_want_address(decode, 0) ||
-	    !want_split(decode, 1, form) ||
-	    !emu_want_vector(decode, want - 1, form->registers, 32))
+	    !want_split(decode, 1, form) || !emu_want_vector(decode, want - 1, form->registers, 32))
 		return false;
 	form->address = &ins->operands[0];
 	form->values = &ins->operands[want - 1];

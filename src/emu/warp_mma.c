@@ -5,35 +5,38 @@
 
 #include <stdio.h>
 
-enum { columns = 8 };
+enum {
+	columns = 8
+};
 
 struct warp_mma_form {
 	int k, k_bytes;
 	enum emu_element a, b;
-	enum emu_accumulator accumulator;       /* of D and C alike, except: */
+	enum emu_accumulator accumulator; /* of D and C alike, except: */
 	bool d_half, c_half, saturate;
 };
 
 /* Register j of A: rows g and g + 8, then the next 16 bytes of K; of B: 16 bytes each. */
 static void load_a(struct emu_warp *warp, const struct emu_operand *operand, int k_bytes,
-                   uint8_t *raw)
+		   uint8_t *raw)
 {
 	for (int j = 0; j < k_bytes / 8; j++) {
 		const uint32_t *row = emu_row32(warp, emu_item(operand, j)->ref);
 		for (int lane = 0; lane < EMU_LANES; lane++)
 			memcpy(raw + ((lane >> 2) + 8 * (j & 1)) * k_bytes + 4 * (lane & 3) +
-			               16 * (j >> 1),
+				       16 * (j >> 1),
 			       &row[lane], 4);
 	}
 }
 
 static void load_b(struct emu_warp *warp, const struct emu_operand *operand, int k_bytes,
-                   uint8_t *raw)
+		   uint8_t *raw)
 {
 	for (int j = 0; j < k_bytes / 16; j++) {
 		const uint32_t *row = emu_row32(warp, emu_item(operand, j)->ref);
 		for (int lane = 0; lane < EMU_LANES; lane++)
-			memcpy(raw + (lane >> 2) * k_bytes + 4 * (lane & 3) + 16 * j, &row[lane], 4);
+			memcpy(raw + (lane >> 2) * k_bytes + 4 * (lane & 3) + 16 * j, &row[lane],
+			       4);
 	}
 }
 
@@ -43,7 +46,7 @@ static int place(int i, int lane)
 }
 
 static void load_c(struct emu_warp *warp, const struct emu_operand *operand, bool half_width,
-                   float *tile)
+		   float *tile)
 {
 	for (int i = 0; i < 4; i++) {
 		const uint32_t *row =
@@ -51,22 +54,24 @@ static void load_c(struct emu_warp *warp, const struct emu_operand *operand, boo
 		for (int lane = 0; lane < EMU_LANES; lane++)
 			tile[place(i, lane)] =
 				half_width ? emu_f16_to_f32((uint16_t)(row[lane] >> 16 * (i & 1)))
-				           : emu_f32_of_bits(row[lane]);
+					   : emu_f32_of_bits(row[lane]);
 	}
 }
 
 static void store_d(struct emu_warp *warp, const struct emu_operand *operand, bool half_width,
-                    const float *tile, uint32_t mask)
+		    const float *tile, uint32_t mask)
 {
 	for (int i = 0; i < 4; i += half_width ? 2 : 1)
-		EMU_FOR_LANES (lane, mask) {
+		EMU_FOR_LANES(lane, mask)
+		{
 			float value = tile[place(i, (int)lane)];
 			uint32_t word = emu_bits_of_f32(value);
 			if (half_width)
 				word = emu_f16_from_f32(value) |
-				       (uint32_t)emu_f16_from_f32(tile[place(i + 1, (int)lane)]) << 16;
+				       (uint32_t)emu_f16_from_f32(tile[place(i + 1, (int)lane)])
+					       << 16;
 			emu_set_value(warp, emu_item(operand, half_width ? i / 2 : i), (int)lane,
-			              word);
+				      word);
 		}
 }
 
@@ -95,11 +100,11 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 		emu_panel_f32(form->b, EMU_PACK_DENSE, raw, columns * k, b);
 	load_c(warp, &ins->operands[3], form->c_half, tile);
 	if (integer)
-		emu_gemm_s32(columns, k, (int32_t *)(void *)a, EMU_GEMM_ROWS, (int32_t *)(void *)b, k,
-		             (int32_t *)(void *)tile, EMU_GEMM_ROWS, true, form->saturate);
+		emu_gemm_s32(columns, k, (int32_t *)(void *)a, EMU_GEMM_ROWS, (int32_t *)(void *)b,
+			     k, (int32_t *)(void *)tile, EMU_GEMM_ROWS, true, form->saturate);
 	else if (warp->grid->numerics == EMU_HARDWARE)
 		emu_gemm_adder(&adder, NULL, columns, k, a, EMU_GEMM_ROWS, b, k, tile,
-		               EMU_GEMM_ROWS, true);
+			       EMU_GEMM_ROWS, true);
 	else
 		emu_gemm_f32(columns, k, a, EMU_GEMM_ROWS, b, k, tile, EMU_GEMM_ROWS, true);
 	store_d(warp, &ins->operands[0], form->d_half, tile, mask);
@@ -139,19 +144,19 @@ static bool take_types(struct emu_decode *decode, struct warp_mma_form *form)
 	if (!element_of(a, &form->a) || !element_of(b, &form->b) ||
 	    emu_element_bits(form->a) != emu_element_bits(form->b))
 		return emu_reject(decode, "the operand types .%s and .%s are not supported",
-		                  emu_types[a].text, emu_types[b].text);
+				  emu_types[a].text, emu_types[b].text);
 	integer = form->a >= EMU_ELEMENT_S8;
 	if (integer ? d != EMU_T_S32 || c != EMU_T_S32
-	            : (d != EMU_T_F32 && d != EMU_T_F16) || (c != EMU_T_F32 && c != EMU_T_F16))
+		    : (d != EMU_T_F32 && d != EMU_T_F16) || (c != EMU_T_F32 && c != EMU_T_F16))
 		return emu_reject(decode, "D .%s and C .%s do not go with .%s operands",
-		                  emu_types[d].text, emu_types[c].text, emu_types[a].text);
+				  emu_types[d].text, emu_types[c].text, emu_types[a].text);
 	form->accumulator = integer ? EMU_ACCUMULATE_S32 : EMU_ACCUMULATE_F32;
 	form->d_half = d == EMU_T_F16;
 	form->c_half = c == EMU_T_F16;
 	form->k_bytes = form->k * emu_element_bits(form->a) / 8;
 	if (form->k_bytes != 16 && form->k_bytes != 32)
 		return emu_reject(decode, "K = %d is not supported for .%s", form->k,
-		                  emu_types[a].text);
+				  emu_types[a].text);
 	return true;
 }
 

@@ -12,7 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { group_warps = 4, group_rows = 64, remembered_groups = 64 };
+enum {
+	group_warps = 4,
+	group_rows = 64,
+	remembered_groups = 64
+};
 
 struct wgmma_form {
 	int n, k;
@@ -34,10 +38,10 @@ struct entry {
 };
 
 struct emu_wgmma_queue {
-	struct entry *first, *last;     /* the other warps have not issued these yet */
-	uint64_t issued, completed;     /* instructions */
-	uint64_t committed;             /* groups */
-	uint64_t ends[remembered_groups];       /* `issued` at the end of a group */
+	struct entry *first, *last;       /* the other warps have not issued these yet */
+	uint64_t issued, completed;       /* instructions */
+	uint64_t committed;               /* groups */
+	uint64_t ends[remembered_groups]; /* `issued` at the end of a group */
 	struct emu_waitable done;
 };
 
@@ -90,12 +94,12 @@ static bool gather(const struct wgmma_op *op, bool is_a, uint64_t bits, int rows
 
 	if (emu_descriptor_wgmma(bits, &descriptor, &error) &&
 	    emu_operand_gather(&descriptor, is_a ? form->transpose_a : form->transpose_b,
-	                       emu_element_bits(element) / 8, rows,
-	                       emu_packed_bytes(element, EMU_PACK_DENSE, form->k), &view, raw,
-	                       &error))
+			       emu_element_bits(element) / 8, rows,
+			       emu_packed_bytes(element, EMU_PACK_DENSE, form->k), &view, raw,
+			       &error))
 		return true;
 	emu_fault_at(&op->op.where, "smem-descriptor", "wgmma, operand %s: %s", is_a ? "A" : "B",
-	             error.text);
+		     error.text);
 	return false;
 }
 
@@ -112,7 +116,7 @@ static void registers_to_raw(const struct wgmma_op *op, uint8_t *raw)
 }
 
 static void convert(const struct wgmma_form *form, bool is_a, const uint8_t *raw, int count,
-                    float *out)
+		    float *out)
 {
 	enum emu_element element = is_a ? form->a : form->b;
 
@@ -151,8 +155,9 @@ static void load_d(const struct entry *entry, const struct wgmma_form *form, flo
 		const uint32_t *row = register_row(entry, half ? i / 2 : i);
 		for (uint32_t lane = 0; lane < EMU_LANES; lane++) {
 			uint32_t word = row ? row[lane] : 0;
-			tile[place(i, lane)] = half ? emu_f16_to_f32((uint16_t)(word >> 16 * (i & 1)))
-			                            : emu_f32_of_bits(word);
+			tile[place(i, lane)] =
+				half ? emu_f16_to_f32((uint16_t)(word >> 16 * (i & 1)))
+				     : emu_f32_of_bits(word);
 		}
 	}
 }
@@ -165,11 +170,13 @@ static void store_d(const struct entry *entry, const struct wgmma_form *form, co
 		uint32_t *row = register_row(entry, half ? i / 2 : i);
 		if (!row)
 			continue;
-		EMU_FOR_LANES (lane, entry->mask) {
+		EMU_FOR_LANES(lane, entry->mask)
+		{
 			float value = tile[place(i, lane)];
 			if (half)
 				row[lane] = emu_f16_from_f32(value) |
-				            (uint32_t)emu_f16_from_f32(tile[place(i + 1, lane)]) << 16;
+					    (uint32_t)emu_f16_from_f32(tile[place(i + 1, lane)])
+						    << 16;
 			else
 				row[lane] = emu_bits_of_f32(value);
 		}
@@ -177,22 +184,22 @@ static void store_d(const struct entry *entry, const struct wgmma_form *form, co
 }
 
 static void multiply(const struct wgmma_op *op, const struct wgmma_form *form, const float *a,
-                     const struct emu_mma_scratch *scratch, float *tile, bool accumulate)
+		     const struct emu_mma_scratch *scratch, float *tile, bool accumulate)
 {
 	bool narrow = emu_element_bits(form->a) == 8;
 	struct emu_adder adder = {narrow ? 13 : 25, narrow ? 13 : 23,
-	                          form->accumulator == EMU_ACCUMULATE_F16, form->a, form->b};
+				  form->accumulator == EMU_ACCUMULATE_F16, form->a, form->b};
 
 	if (form->accumulator == EMU_ACCUMULATE_S32)
 		emu_gemm_s32(form->n, form->k, (const int32_t *)(const void *)a, EMU_MMA_ROWS,
-		             (const int32_t *)(const void *)scratch->b, form->k,
-		             (int32_t *)(void *)tile, EMU_GEMM_ROWS, accumulate, form->saturate);
+			     (const int32_t *)(const void *)scratch->b, form->k,
+			     (int32_t *)(void *)tile, EMU_GEMM_ROWS, accumulate, form->saturate);
 	else if (op->op.cluster->grid->numerics == EMU_HARDWARE)
 		emu_gemm_adder(&adder, NULL, form->n, form->k, a, EMU_MMA_ROWS, scratch->b, form->k,
-		               tile, EMU_GEMM_ROWS, accumulate);
+			       tile, EMU_GEMM_ROWS, accumulate);
 	else
 		emu_gemm_f32(form->n, form->k, a, EMU_MMA_ROWS, scratch->b, form->k, tile,
-		             EMU_GEMM_ROWS, accumulate);
+			     EMU_GEMM_ROWS, accumulate);
 }
 
 static void run(struct wgmma_op *op, struct emu_mma_scratch *scratch)
@@ -307,11 +314,11 @@ static enum emu_step issue_ready(struct emu_warp *warp)
 	for (int w = 1; w < group_warps; w++)
 		if (!matches(op->entries[0], op->entries[w])) {
 			emu_fault(warp, -1, "wgmma-diverged",
-			          "the four warps of the warpgroup issue different wgmma "
-			          "instructions: warp %d line %u, warp %d line %u (same "
-			          "instruction, descriptors and scale-d are needed)",
-			          base, op->entries[0]->ins->line, base + w,
-			          op->entries[w]->ins->line);
+				  "the four warps of the warpgroup issue different wgmma "
+				  "instructions: warp %d line %u, warp %d line %u (same "
+				  "instruction, descriptors and scale-d are needed)",
+				  base, op->entries[0]->ins->line, base + w,
+				  op->entries[w]->ins->line);
 			op->op.discard(&op->op);
 			return EMU_STOPPED;
 		}
@@ -328,8 +335,8 @@ static enum emu_step execute_mma(struct emu_warp *warp, const struct emu_ins *in
 		return EMU_STOPPED;
 	if ((warp->index | 3) >= (int)warp->cta->warp_count)
 		return emu_fault(warp, -1, "warpgroup",
-		                 "wgmma needs a warpgroup of four warps; the CTA has %u warps",
-		                 warp->cta->warp_count);
+				 "wgmma needs a warpgroup of four warps; the CTA has %u warps",
+				 warp->cta->warp_count);
 	entry = make_entry(warp, ins, mask);
 	if (!entry)
 		return EMU_STOPPED;
@@ -342,7 +349,8 @@ static enum emu_step execute_mma(struct emu_warp *warp, const struct emu_ins *in
 	return issue_ready(warp);
 }
 
-/* ---- groups ------------------------------------------------------------------------------------ */
+/* ---- groups ------------------------------------------------------------------------------------
+ */
 
 static enum emu_step execute_commit(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
@@ -356,15 +364,14 @@ static enum emu_step execute_commit(struct emu_warp *warp, const struct emu_ins 
 }
 
 static void describe_wait(const struct emu_waitable *waitable, const struct emu_split *split,
-                          char *text, size_t size)
+			  char *text, size_t size)
 {
 	const struct emu_wgmma_queue *queue = emu_async_of_warp(split->warp)->wgmma;
 
 	(void)waitable;
-	snprintf(text, size,
-	         "waits for wgmma: %llu instructions are not complete%s",
-	         (unsigned long long)(queue->issued - queue->completed),
-	         queue->first ? "; other warps of the warpgroup have not issued the same" : "");
+	snprintf(text, size, "waits for wgmma: %llu instructions are not complete%s",
+		 (unsigned long long)(queue->issued - queue->completed),
+		 queue->first ? "; other warps of the warpgroup have not issued the same" : "");
 }
 
 static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
@@ -376,8 +383,7 @@ static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *i
 	if (!queue)
 		return EMU_STOPPED;
 	if (allowed >= remembered_groups || queue->committed <= allowed ||
-	    queue->completed >=
-	            queue->ends[(queue->committed - 1 - allowed) % remembered_groups])
+	    queue->completed >= queue->ends[(queue->committed - 1 - allowed) % remembered_groups])
 		return EMU_NEXT;
 	queue->done.describe = describe_wait;
 	return emu_block_on(warp, &queue->done);
@@ -389,7 +395,8 @@ static enum emu_step execute_fence(struct emu_warp *warp, const struct emu_ins *
 	return EMU_NEXT;
 }
 
-/* ---- decode --------------------------------------------------------------------------------------- */
+/* ---- decode
+ * --------------------------------------------------------------------------------------- */
 
 static bool take_aligned(struct emu_decode *decode)
 {
@@ -428,21 +435,21 @@ static bool is_integer(enum emu_element element)
 static bool check_types(struct emu_decode *decode, struct wgmma_form *form, enum emu_type d)
 {
 	bool half = form->a == EMU_ELEMENT_F16 || form->a == EMU_ELEMENT_E4M3 ||
-	            form->a == EMU_ELEMENT_E5M2;
+		    form->a == EMU_ELEMENT_E5M2;
 	bool same = emu_element_bits(form->a) == 8
-	                    ? emu_element_bits(form->b) == 8 &&
-	                              is_integer(form->a) == is_integer(form->b)
-	                    : form->a == form->b;
+			    ? emu_element_bits(form->b) == 8 &&
+				      is_integer(form->a) == is_integer(form->b)
+			    : form->a == form->b;
 
 	if (!same)
 		return emu_reject(decode, "the types .%s and .%s do not go together",
-		                  emu_element_name(form->a), emu_element_name(form->b));
+				  emu_element_name(form->a), emu_element_name(form->b));
 	if (is_integer(form->a) ? d != EMU_T_S32 : d != EMU_T_F32 && (d != EMU_T_F16 || !half))
 		return emu_reject(decode, "D cannot be .%s for .%s operands", emu_types[d].text,
-		                  emu_element_name(form->a));
+				  emu_element_name(form->a));
 	form->accumulator = d == EMU_T_S32   ? EMU_ACCUMULATE_S32
-	                    : d == EMU_T_F32 ? EMU_ACCUMULATE_F32
-	                                     : EMU_ACCUMULATE_F16;
+			    : d == EMU_T_F32 ? EMU_ACCUMULATE_F32
+					     : EMU_ACCUMULATE_F16;
 	return true;
 }
 
@@ -462,7 +469,7 @@ static bool take_form(struct emu_decode *decode, struct wgmma_form *form)
 	b = emu_take_type(decode);
 	if (!element_of(a, &form->a) || !element_of(b, &form->b))
 		return emu_reject(decode, "the operand types .%s and .%s are not supported",
-		                  emu_types[a].text, emu_types[b].text);
+				  emu_types[a].text, emu_types[b].text);
 	if (!check_types(decode, form, d))
 		return false;
 	k = 256 / emu_element_bits(form->a);
@@ -471,8 +478,8 @@ static bool take_form(struct emu_decode *decode, struct wgmma_form *form)
 	if (form->n < 8 || form->n > 256 || form->n % 8 ||
 	    (is_integer(form->a) && form->n > 24 && form->n % 16))
 		return emu_reject(decode, "N = %d; %s", form->n,
-		                  is_integer(form->a) ? "8, 16, 24, 32, 48 ... 256 are possible"
-		                                      : "8..256 in steps of 8 are possible");
+				  is_integer(form->a) ? "8, 16, 24, 32, 48 ... 256 are possible"
+						      : "8..256 in steps of 8 are possible");
 	return true;
 }
 
@@ -487,7 +494,7 @@ static bool take_tail(struct emu_decode *decode, struct wgmma_form *form)
 	if (!emu_want_operands(decode, want, want))
 		return false;
 	if (ins->operands[3].kind == EMU_O_IMMEDIATE ? !emu_want_immediate(decode, 3, 0, 1)
-	                                             : !emu_want_predicate(decode, 3))
+						     : !emu_want_predicate(decode, 3))
 		return false;
 	for (int i = 4; i < 4 + scales; i++) {
 		if (!emu_want_immediate(decode, i, -1, 1))
@@ -519,11 +526,11 @@ static bool decode_mma(struct emu_decode *decode)
 	d = form->accumulator == EMU_ACCUMULATE_F16 ? form->n / 4 : form->n / 2;
 	if (!take_tail(decode, form) || !emu_want_vector(decode, 0, d, 32) ||
 	    !(form->a_in_registers ? emu_want_vector(decode, 1, 4, 32)
-	                           : emu_want_value(decode, 1, 64)) ||
+				   : emu_want_value(decode, 1, 64)) ||
 	    !emu_want_value(decode, 2, 64))
 		return false;
 	emu_results(ins, 1);
-	ins->read |= 1;         /* D is C as well */
+	ins->read |= 1; /* D is C as well */
 	return true;
 }
 
