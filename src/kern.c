@@ -249,9 +249,6 @@ struct alias_set *tc_kern_union(struct kern *k, struct ref ***members, const int
 			if (all[j]->alloc == a)
 				tc_fail(&k->err, "the union names one allocation twice:\n%s",
 					tc_ref_text(k, all[i]));
-		if (a->alias)
-			tc_fail(&k->err, "this allocation is in a union already:\n%s",
-				tc_ref_text(k, all[i]));
 	}
 	tc_check_alias(k, all, total);
 
@@ -276,6 +273,25 @@ int tc_kern_cluster_axis(const struct kern *k, const char *name)
 		if (k->cluster_names[i] && strcmp(k->cluster_names[i], name) == 0)
 			return i;
 	return -1;
+}
+
+unsigned tc_kern_axes(struct kern *k, const char *const *names, int count)
+{
+	const char *list = "[";
+	unsigned axes = 0;
+
+	for (int i = 0; i < k->cluster_rank; i++)
+		list = tc_arena_printf(&k->arena, "%s%s'%s'", list, i ? ", " : "",
+				       k->cluster_names[i] ? k->cluster_names[i] : "");
+	list = tc_arena_printf(&k->arena, "%s]", list);
+	for (int i = 0; i < count; i++) {
+		int axis = tc_kern_cluster_axis(k, names[i]);
+
+		if (axis < 0)
+			tc_documented(&k->err, UNKNOWN_CLUSTER_AXIS, "", names[i], list);
+		axes |= 1u << axis;
+	}
+	return axes;
 }
 
 /* ---- marks --------------------------------------------------------------------------- */

@@ -207,6 +207,13 @@ void tc_check_condition(lua_State *L, int arg, struct lua_value *v);
 struct val *tc_value_node(struct kern *k, const struct lua_value *v);
 void tc_push_scalar(lua_State *L, struct val *v);
 
+/* lua_op.c: an option that names cluster axes, one string or a list; false if absent. */
+struct lua_axes {
+	int count;
+	const char *name[3];
+};
+bool tc_option_axes(lua_State *L, int arg, const char *option, struct lua_axes *axes);
+
 /* lua_frag.c: the operator between values of which one is a fragment. */
 int tc_fragment_operator(lua_State *L, enum frag_op op, int count);
 

@@ -782,8 +782,9 @@ const struct target *const *tc_targets(void);          /* NULL-terminated */
 
 /* What only the whole kernel shows; the message points at the op's line. */
 void tc_verify(struct kern *k, const struct target *t);
-/* SMEM of all allocations and barriers and `extra` bytes (scratch, alignment) fit the target. */
-void tc_verify_smem(struct kern *k, const struct target *t, int64_t extra);
+/* SMEM of all allocations and barriers fits the target; `placed`: bytes with scratch and
+ * alignment too, once they are known. */
+void tc_verify_smem(struct kern *k, const struct target *t, int64_t placed);
 
 /* One launch parameter of the emitted kernel, filled from the user's arrays. */
 enum param_kind {
