@@ -106,11 +106,7 @@ static void place_smem(struct compilation *c)
 	}
 	c->smem_bytes = offset;
 	if (offset > c->target->smem_limit)
-		tc_fail_at(
-			c->err, c->kern->pos,
-			"the kernel needs %lld bytes of shared memory with barriers and scratch; "
-			"%s has %lld for a block",
-			(long long)offset, c->target->name, (long long)c->target->smem_limit);
+		tc_verify_smem(c->kern, c->target, offset);
 }
 
 /* ---- TMEM -------------------------------------------------------------------------------------

@@ -104,9 +104,10 @@ static int64_t smem_bytes(const struct alloc *a)
 	return s.bytes;
 }
 
+/* Bytes; columns, of which place.c gives each allocation a multiple of 8. */
 static int64_t size_of(const struct alloc *a)
 {
-	return a->space == SP_SMEM ? smem_bytes(a) : a->columns;
+	return a->space == SP_SMEM ? smem_bytes(a) : (a->columns + 7) / 8 * 8;
 }
 
 /* Members of a union share storage: the largest one counts. */
@@ -172,10 +173,11 @@ static int64_t barrier_bytes(const struct kern *k)
 	return bytes;
 }
 
-void tc_verify_smem(struct kern *k, const struct target *t, int64_t extra)
+void tc_verify_smem(struct kern *k, const struct target *t, int64_t placed)
 {
 	int64_t allocated = total(k, SP_SMEM), barriers = barrier_bytes(k);
-	int64_t sum = allocated + barriers + extra;
+	int64_t sum = placed > allocated + barriers ? placed : allocated + barriers;
+	int64_t extra = sum - allocated - barriers;
 	const char *more;
 
 	if (sum <= t->smem_limit)
