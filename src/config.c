@@ -57,6 +57,8 @@ bool tc_config_acceptable(enum config c, const char *text)
 {
 	int64_t n;
 
+	if (c == CONFIG_emulator_mode)
+		return !strcmp(text, "fast") || !strcmp(text, "check") || !strcmp(text, "random");
 	switch (tc_config_infos[c].type) {
 	case 'b':
 		return parse_boolean(text) >= 0;

@@ -11,6 +11,8 @@ static const char *const field_names[CONFIG_COUNT + 1] = {
 
 static const char *expected(enum config c)
 {
+	if (c == CONFIG_emulator_mode)
+		return "\"fast\", \"check\" or \"random\"";
 	switch (tc_config_infos[c].type) {
 	case 'b':
 		return "true or false";

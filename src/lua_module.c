@@ -380,6 +380,15 @@ static struct function *check_function(lua_State *L, int arg)
 	return f;
 }
 
+/* Compilers name a parameter after its entry and number, which says nothing: "" then. */
+static const char *param_name(const struct ptx_entry *entry, int i)
+{
+	size_t n = strlen(entry->name);
+	const char *name = entry->params[i].name;
+
+	return !strncmp(name, entry->name, n < 120 ? n : 120) ? "" : name;
+}
+
 /* Pushes "a .u64, n .u32". */
 static const char *push_params(lua_State *L, const struct ptx_entry *entry)
 {
@@ -389,8 +398,9 @@ static const char *push_params(lua_State *L, const struct ptx_entry *entry)
 	for (int i = 0; i < entry->param_count; i++) {
 		if (i)
 			luaL_addstring(&b, ", ");
-		lua_pushfstring(L, "%s ", entry->params[i].name);
-		luaL_addvalue(&b);
+		const char *name = param_name(entry, i);
+		luaL_addstring(&b, name);
+		luaL_addstring(&b, *name ? " " : "");
 		push_param_type(L, &entry->params[i]);
 		luaL_addvalue(&b);
 	}
@@ -402,9 +412,11 @@ static int bad_value(lua_State *L, const struct function *f, int i, const char *
 {
 	const char *got = tc_describe(L, -1);
 
+	const char *name = param_name(f->entry, i);
+
 	push_param_type(L, &f->entry->params[i]);
-	return tc_error(L, "argument %d of kernel '%s' (%s %s): %s, got %s", i + 1, f->name,
-			f->entry->params[i].name, lua_tostring(L, -1), why, got);
+	return tc_error(L, "argument %d of kernel '%s' (%s%s%s): %s, got %s", i + 1, f->name, name,
+			*name ? " " : "", lua_tostring(L, -1), why, got);
 }
 
 static void set_float(lua_State *L, const struct function *f, int i, struct launch_param *p)
@@ -664,9 +676,10 @@ static struct device *launch_device(lua_State *L, const struct function *f, cons
 	if (!tc_target_runs(f->module->signature.target, d->target->name))
 		tc_error(L,
 			 "kernel '%s' is code for %s, which %s (%s) cannot run; "
-			 ":emulate{target=...} or "
-			 "TCMMA_DEVICE=emulator can",
-			 f->name, f->module->signature.target, d->name, d->target->name);
+			 "the emulator "
+			 "can: :emulate{...}, or TCMMA_DEVICE=emulator:%s",
+			 f->name, f->module->signature.target, d->name, d->target->name,
+			 f->module->signature.target);
 	return d;
 }
 
