@@ -1,0 +1,155 @@
+-- Writes docs/errors.md from src/errors.def: lua5.4 tools/errors.lua
+-- As a module (dofile "tools/errors.lua"): entries(text) and page(entries).
+
+local M = {}
+
+-- "a" "b" of C become one Lua string.
+local function unquote(s)
+  local parts = {}
+  for piece in s:gmatch '"(.-[^\\])"' do parts[#parts + 1] = piece end
+  local text = table.concat(parts)
+  return (text:gsub('\\"', '"'):gsub("\\\\", "\\"))
+end
+
+-- Arguments of one macro call: an id, then string literals.
+local function arguments(body)
+  local list, current = {}, nil
+  local i = 1
+  while i <= #body do
+    local c = body:sub(i, i)
+    if c == '"' then
+      local j = i + 1
+      while body:sub(j, j) ~= '"' do j = j + (body:sub(j, j) == "\\" and 2 or 1) end
+      local literal = body:sub(i, j)
+      current = (current or "") .. (literal == '""' and "" or unquote(literal))
+      i = j + 1
+    elseif c == "," then
+      list[#list + 1], current = current or "", nil
+      i = i + 1
+    elseif c:match "%s" then
+      i = i + 1
+    else
+      local word = body:match("^[%w_]+", i)
+      current, i = word, i + #word
+    end
+  end
+  list[#list + 1] = current or ""
+  return list
+end
+
+-- Position after the bracket that closes the one before `from`.
+local function closing(text, from)
+  local i, depth = from, 1
+  while depth > 0 do
+    local c = text:sub(i, i)
+    if c == '"' then
+      i = i + 1
+      while text:sub(i, i) ~= '"' do i = i + (text:sub(i, i) == "\\" and 2 or 1) end
+    elseif c == "(" then
+      depth = depth + 1
+    elseif c == ")" then
+      depth = depth - 1
+    end
+    i = i + 1
+  end
+  return i
+end
+
+local fields = {
+  ERROR = { "id", "text", "condition", "cause", "fix" },
+  ALTERED = { "id", "text", "why", "condition", "cause", "fix" },
+  OWN = { "id", "text", "condition", "cause", "fix" },
+  SECTION = { "title" },
+}
+
+-- List of {macro=, id=, text=, ...} in the order of the table.
+function M.entries(text)
+  text = text:gsub("/%*.-%*/", "")
+  local list, at = {}, 1
+  while true do
+    local from, to, macro = text:find("\n([A-Z]+)%(", at)
+    if not from then break end
+    local stop = closing(text, to + 1)
+    local entry = { macro = macro }
+    for i, value in ipairs(arguments(text:sub(to + 1, stop - 2))) do
+      entry[fields[macro][i]] = value
+    end
+    list[#list + 1] = entry
+    at = stop
+  end
+  return list
+end
+
+local function escape(s)
+  return (s:gsub("|", "\\|"):gsub("<", "&lt;"))
+end
+
+local head = [[
+# Errors
+
+Every message of the checks: its first line, when it is raised, what usually causes it, and the fix. The text follows
+`file:line: ` of the call that it is about. Further lines of a message say what was got and where it was allocated; the
+last one is the fix. `{words}` stand for what the message fills in.
+
+Messages marked P are documented ones of JAX's Pallas:Mosaic GPU, word for word, raised in its order of checks. P* are
+its messages with a changed text; the list at the end says how and why. The others are tcmma's own.
+
+This page is made from `src/errors.def` by `tools/errors.lua`.
+]]
+
+local notes = [[
+## What is spelled how
+
+- Shapes print as Python tuples, `(128, 256)`, `(16,)`; a named dimension prints as its name.
+- Dtypes print by their long names (`float16`) in the messages of calls that name them so in Pallas (copies), and as MLIR
+  spells them (`f16`, `f8E4M3FN`, `f8E8M0FNU`, `i2`) in those of the instruction builder.
+- TMEM layouts print as `default(packing=1)`, `half_lane(packing=1)`, `m64_collective(packing=1)`, `scales(packing=4)`,
+  `b_scales_m64_collective(packing=4)`, `sparse_metadata(packing=16)`.
+- Indices, axes and arguments are described in Lua's words where Pallas prints a Python object.
+
+## What cannot arise here
+
+Some documented messages have no counterpart, because an earlier check, the type of an argument or the design rules the
+condition out:
+
+- Of `tc.mma`: differing K, accumulator shape and "Either none or both scales" again in the instruction builder (the call
+  has checked them); operands that are no refs; everything about leftover transforms and tilings (the image in SMEM is the
+  compiler's); the limits of the descriptor encoders, which earlier rules imply; transposed TMEM operands (`:T()` refuses).
+- Of TMEM allocations: `ncols must be a power of 2 ...` (allocations are never exact: they are rounded up), and `Total TMEM
+  allocation exceeds memory limit ...` (all TMEM of a kernel is one allocation, so that "After rounding up ..." comes).
+- Of copies: those about `cp.async`, gathers, multicast and peer refs, which tcmma does not have; padded tiles (what leaves
+  an array is clipped); dtype and shape again in the TMA builder.
+]]
+
+function M.page(entries)
+  local out, altered, open = { head }, {}, false
+  for _, e in ipairs(entries) do
+    if e.macro == "SECTION" then
+      out[#out + 1] = ("\n## %s\n\n| message | source | when | usual cause | fix |\n|---|---|---|---|---|"):format(e.title)
+      open = true
+    else
+      assert(open, "an entry before the first SECTION")
+      local source = e.macro == "ERROR" and "P" or e.macro == "ALTERED" and "P\\*" or "tcmma"
+      if e.macro == "ALTERED" then altered[#altered + 1] = e end
+      out[#out + 1] = ("| %s | %s | %s | %s | %s |"):format(escape(e.text), source, escape(e.condition),
+        escape(e.cause), escape(e.fix))
+    end
+  end
+  out[#out + 1] = "\n## Changed texts\n\n| message here | Pallas |\n|---|---|"
+  for _, e in ipairs(altered) do
+    out[#out + 1] = ("| %s | %s |"):format(escape(e.text), escape(e.why))
+  end
+  out[#out + 1] = "\n" .. notes
+  return (table.concat(out, "\n"):gsub("\n+$", "\n"))
+end
+
+if arg and arg[0] and arg[0]:match "errors%.lua$" then
+  local directory = arg[0]:match "^(.*)tools/errors%.lua$" or ""
+  local source = assert(io.open(directory .. "src/errors.def"))
+  local page = assert(io.open(directory .. "docs/errors.md", "w"))
+  page:write(M.page(M.entries(source:read "a")))
+  page:close()
+  source:close()
+end
+
+return M
