@@ -39,13 +39,31 @@ static const char *row_format(struct low *l, int index, int rows, int shown, int
 	return tc_arena_printf(l->arena, "%s%s\n", text, shown < columns ? " ..." : "");
 }
 
+/* "{}" stands for the fragment's type and shape; the values follow on their own lines. */
 static const char *header(struct low *l, const struct print_op *p)
 {
-	const char *text = tc_frag_text(l->c->kern, p->frag);
+	const char *text, *name = tc_frag_text(l->c->kern, p->frag);
+	struct strbuf b = {0};
 
-	if (!p->format || !p->format[0])
-		return tc_arena_printf(l->arena, "%s\n", text);
-	return tc_arena_printf(l->arena, "%s %s\n", p->format, text);
+	for (const char *s = p->format ? p->format : ""; *s; s++) {
+		char one[2] = {*s, 0};
+
+		if (s[0] == '{' && s[1] == '}' && name) {
+			tc_puts(&b, name);
+			name = NULL;
+			s++;
+			continue;
+		}
+		tc_puts(&b, *s == '%' ? "%%" : one);
+		if ((s[0] == '{' || s[0] == '}') && s[1] == s[0])
+			s++;
+	}
+	if (name)
+		tc_printf(&b, "%s%s", b.length ? " " : "", name);
+	tc_puts(&b, "\n");
+	text = tc_arena_strdup(l->arena, b.text);
+	tc_strbuf_free(&b);
+	return text;
 }
 
 static void print_row(struct low *l, const struct frag_node *n, const struct frag_value *v, int row,
