@@ -264,6 +264,9 @@ struct low {
 	struct minst **entry_at; /* the end of the role's entry code */
 	struct low_scope *role_scope, *scope;
 	int depth; /* of scope */
+	int away;  /* nesting of code that is put elsewhere: before a loop, at the entry */
+	const char *comment; /* of comment_op, not yet put */
+	const struct op *comment_op;
 	bool in_leader;
 	int leader_end; /* label */
 	/*
@@ -296,6 +299,7 @@ void mi_plain(struct low *l, const char *opcode); /* without operands */
 int mi_new_label(struct low *l);
 int mi_named_label(struct low *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void mi_label(struct low *l, int label);
+void mi_flush_comment(struct low *l);
 /* A line as it is, without semicolon. */
 void mi_raw(struct low *l, const char *text);
 void mi_comment(struct low *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

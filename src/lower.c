@@ -136,14 +136,18 @@ static const char *base_name(const char *file)
 	return slash ? slash + 1 : file;
 }
 
+/* The comment comes with the op's first instruction that stands here. */
 static void comment(struct low *l, const struct op *op)
 {
 	const char *name = op->kind == OP_ROLE ? op->u.role.role->name : op_names[op->kind];
 
+	mi_flush_comment(l);
 	if (op->pos.file)
-		mi_comment(l, "%s:%d %s", base_name(op->pos.file), op->pos.line, name);
+		l->comment = tc_arena_printf(l->arena, "%s:%d %s", base_name(op->pos.file),
+					     op->pos.line, name);
 	else
-		mi_comment(l, "%s", name);
+		l->comment = name;
+	l->comment_op = op;
 }
 
 void tc_low_ops(struct low *l, const struct scope *s)
@@ -155,6 +159,7 @@ void tc_low_ops(struct low *l, const struct scope *s)
 		comment(l, op);
 		l->c->target->ops->lower[op->kind](l, op);
 	}
+	mi_flush_comment(l);
 	l->op = s->owner;
 }
 

@@ -91,8 +91,10 @@ static struct place go(struct low *l, struct minst ***home, struct low_scope *sc
 {
 	struct place p = {l->at, home, l->scope, l->in_leader};
 
-	if (home)
+	if (home) {
 		l->at = *home;
+		l->away++;
+	}
 	set_scope(l, scope);
 	return p;
 }
@@ -102,6 +104,7 @@ static void come_back(struct low *l, struct place p)
 	if (p.home) {
 		*p.home = l->at;
 		l->at = p.at;
+		l->away--;
 	}
 	set_scope(l, p.scope);
 }
@@ -116,6 +119,7 @@ struct low_place tc_low_at_entry(struct low *l)
 	struct low_place p = {l->at, l->scope, l->op, l->in_leader};
 
 	l->at = l->entry_at;
+	l->away++;
 	set_scope(l, l->role_scope);
 	l->in_leader = false;
 	return p;
@@ -125,6 +129,7 @@ void tc_low_return(struct low *l, struct low_place p)
 {
 	l->entry_at = l->at;
 	l->at = p.at;
+	l->away--;
 	set_scope(l, p.scope);
 	l->op = p.op;
 	l->in_leader = p.in_leader;

@@ -99,9 +99,23 @@ struct mopnd mo_map(struct low *l, struct mreg map, const struct mopnd *coordina
 	return o;
 }
 
+static struct minst *append(struct low *l, enum minst_kind kind);
+
+void mi_flush_comment(struct low *l)
+{
+	const char *text = l->comment;
+
+	l->comment = NULL;
+	if (text)
+		append(l, MI_COMMENT)->opcode = text;
+}
+
 static struct minst *append(struct low *l, enum minst_kind kind)
 {
 	struct minst *m = tc_arena_alloc(l->arena, sizeof(*m));
+
+	if (l->comment && !l->away && l->op == l->comment_op && kind != MI_PLACE)
+		mi_flush_comment(l);
 
 	m->kind = kind;
 	m->op = l->op;
