@@ -145,7 +145,6 @@ bool *tc_push_guard(lua_State *L)
 	tc_current_kernel(L);
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &current_key);
 	g = push_guard(L, lua_gettop(L), false);
-	lua_remove(L, -2);
 	return &g->done;
 }
 

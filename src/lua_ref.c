@@ -43,6 +43,7 @@ static int gmem_new(lua_State *L)
 	struct lua_gmem *g;
 	lua_Integer rank;
 
+	lua_settop(L, 2);
 	if (!lua_istable(L, 1))
 		return tc_argerror(L, 1, "shape expected, a table such as {512, \"K\"}; got %s",
 				   tc_describe(L, 1));
@@ -99,8 +100,10 @@ static const char ds_doc[] =
 
 static int slice_new(lua_State *L)
 {
-	struct slice *s = tc_new_object(L, TC_SLICE, sizeof *s, 1);
+	struct slice *s;
 
+	lua_settop(L, 3);
+	s = tc_new_object(L, TC_SLICE, sizeof *s, 1);
 	tc_check_index_value(L, 1, &s->start, "start of the slice");
 	s->size = tc_check_integer(L, 2, 1, INT32_MAX);
 	s->step = lua_isnoneornil(L, 3) ? 1 : tc_check_integer(L, 3, 1, INT32_MAX);
@@ -212,6 +215,7 @@ static int allocate_at(lua_State *L, enum space space, int arg)
 	struct allocation a = {.draft = {.space = space}};
 	int64_t shape[TC_MAX_RANK];
 
+	lua_settop(L, arg + 2);
 	tc_current_kernel(L);
 	if (space == SP_GMEM)
 		return tc_argerror(L, 1,

@@ -177,8 +177,8 @@ void tc_recorded_class(lua_State *L, const char *name, const char *doc,
 void tc_record_call(lua_State *L, void (*fn)(struct kern *k, void *arg), void *arg);
 /* The same on the kernel k, open or not, to make text. */
 void tc_text_call(lua_State *L, struct kern *k, void (*fn)(struct kern *k, void *arg), void *arg);
-/* Pushes a guard that takes the recording back to this point unless it is told that all went
- * well; returns what to set to true then. */
+/* Pushes two values: the kernel, and a to-be-closed guard that takes the recording back to this
+ * point unless it is told that all went well; returns what to set to true then. */
 bool *tc_push_guard(lua_State *L);
 
 /* lua_ref.c: tc.gmem(shape, dtype).  User value 1 holds the names. */
