@@ -2,6 +2,7 @@
  * Unit tests of the emulator's parts that know no machine: tensor maps, boxes,
  * descriptors, panels, the multiplication.  Prints "N passed, N failed".
  */
+#include "../../src/emu/mma_adder.h"
 #include "../../src/emu/number.h"
 #include "../../src/emu/tensor.h"
 
@@ -621,6 +622,39 @@ static void test_adder_exact(void)
 	check(wrong == 0, "adder: %d integer sums differ", wrong);
 }
 
+/* Both implementations of the adder give the same bits. */
+static void test_adder_dense(enum emu_element element, int fraction_bits, bool half_result)
+{
+	enum {
+		n = 9,
+		k = 32
+	};
+	struct emu_adder adder = {fraction_bits, fraction_bits == 13 ? 13 : 23, half_result,
+				  element, element};
+	static float a[k * 16], b[n * k], d[n * 16], e[n * 16];
+	uint32_t state = 12345;
+	int wrong = 0;
+
+	for (int i = 0; i < k * 16 + n * k; i++) {
+		uint8_t raw[4];
+		state = state * 1664525 + 1013904223;
+		raw[0] = (uint8_t)(state >> 8);
+		raw[1] = raw[3] = (uint8_t)(0x30 + (state >> 16 & 0x8f));
+		raw[2] = (uint8_t)(state >> 20);
+		emu_panel_f32(element, EMU_PACK_CONTAINERS, raw, 1,
+			      i < k * 16 ? a + i : b + i - k * 16);
+	}
+	for (int i = 0; i < n * 16; i++)
+		d[i] = e[i] = (float)((i * 29 % 64 - 32) * 0.37);
+	emu_gemm_adder(&adder, NULL, n, k, a, 16, b, k, d, 16, true);
+	for (int j = 0; j < n; j++)
+		emu_adder_column(&adder, k, a, 16, b + j * k, e + j * 16, true);
+	for (int i = 0; i < n * 16; i++)
+		wrong += emu_bits_of_f32(d[i]) != emu_bits_of_f32(e[i]);
+	check(wrong == 0, "adder in vectors, %s, %d bits: %d differ", emu_element_name(element),
+	      fraction_bits, wrong);
+}
+
 int main(void)
 {
 	test_numbers();
@@ -641,6 +675,14 @@ int main(void)
 	test_integer_gemm();
 	test_adder();
 	test_adder_exact();
+	test_adder_dense(EMU_ELEMENT_F16, 25, false);
+	test_adder_dense(EMU_ELEMENT_F16, 25, true);
+	test_adder_dense(EMU_ELEMENT_BF16, 25, false);
+	test_adder_dense(EMU_ELEMENT_TF32, 25, false);
+	test_adder_dense(EMU_ELEMENT_E4M3, 25, false);
+	test_adder_dense(EMU_ELEMENT_E4M3, 13, false);
+	test_adder_dense(EMU_ELEMENT_E5M2, 13, true);
+	test_adder_dense(EMU_ELEMENT_E2M1, 25, false);
 	printf("%d passed, %d failed\n", passed, failed);
 	return failed != 0;
 }

@@ -6,47 +6,39 @@
  * `scale` the mantissa bits of its format.  Subnormals keep the format's least
  * exponent, as the hardware does not normalise them.
  */
-#include "tensor.h"
+#include "mma_adder.h"
 
 #include "number.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
-	zero_exponent = -126,
 	f32_mantissa = 23,
 	group = 16, /* products that the fp4 adder sums before scaling */
 	max_terms = EMU_GEMM_MAX_K
 };
 
-struct term {
-	int64_t significand; /* with sign */
-	int exponent, scale;
-};
-
 struct sum {
-	struct term terms[max_terms + 1];
+	struct emu_adder_term terms[max_terms + 1];
 	int count;
 	bool nan, plus_infinity, minus_infinity;
 };
 
-struct format {
-	int mantissa, minimum; /* bits, least exponent of a normal number */
-};
-
-static const struct format formats[] = {
+const struct emu_adder_format emu_adder_formats[] = {
 	[EMU_ELEMENT_F16] = {10, -14},   [EMU_ELEMENT_BF16] = {7, -126},
 	[EMU_ELEMENT_TF32] = {10, -126}, [EMU_ELEMENT_E4M3] = {3, -6},
 	[EMU_ELEMENT_E5M2] = {2, -14},   [EMU_ELEMENT_E2M3] = {3, 0},
 	[EMU_ELEMENT_E3M2] = {2, -2},    [EMU_ELEMENT_E2M1] = {1, 0},
 };
 
-/* Takes a finite f32 that the format can hold apart. */
-static struct term take_apart(float value, struct format format)
+const struct emu_adder_format emu_adder_f32 = {f32_mantissa, -126};
+
+struct emu_adder_term emu_adder_take_apart(float value, struct emu_adder_format format)
 {
 	uint32_t bits = emu_bits_of_f32(value), field = bits >> 23 & 0xff;
-	struct term term = {0, (int)field - 127, format.mantissa};
+	struct emu_adder_term term = {0, (int)field - 127, format.mantissa};
 	int64_t significand = bits & 0x7fffff;
 
 	if (field)
@@ -54,8 +46,8 @@ static struct term take_apart(float value, struct format format)
 	else
 		term.exponent = -126;
 	if (term.exponent < format.minimum) {
-		significand >>=
-			format.minimum - term.exponent > 24 ? 24 : format.minimum - term.exponent;
+		int below = format.minimum - term.exponent;
+		significand >>= below > 24 ? 24 : below;
 		term.exponent = format.minimum;
 	}
 	term.significand = significand >> (f32_mantissa - format.mantissa);
@@ -64,10 +56,10 @@ static struct term take_apart(float value, struct format format)
 	return term;
 }
 
-static void add_term(struct sum *sum, struct term term)
+static void add_term(struct sum *sum, struct emu_adder_term term)
 {
 	if (term.significand == 0)
-		term.exponent = zero_exponent;
+		term.exponent = EMU_ADDER_LEAST_EXPONENT;
 	sum->terms[sum->count++] = term;
 }
 
@@ -81,14 +73,13 @@ static void add_special(struct sum *sum, float value)
 		sum->minus_infinity = true;
 }
 
-static struct term product(struct term a, struct term b)
+static struct emu_adder_term product(struct emu_adder_term a, struct emu_adder_term b)
 {
-	return (struct term){a.significand * b.significand, a.exponent + b.exponent,
-			     a.scale + b.scale};
+	return (struct emu_adder_term){a.significand * b.significand, a.exponent + b.exponent,
+				       a.scale + b.scale};
 }
 
-/* significand * 2^shift, cut off towards zero. */
-static int64_t shifted(int64_t significand, int shift)
+int64_t emu_adder_shift(int64_t significand, int shift)
 {
 	int64_t magnitude = significand < 0 ? -significand : significand;
 
@@ -136,10 +127,41 @@ static float round_to_f16(int64_t total, int exponent, int fraction)
 	return (float)copysign(rounded, value);
 }
 
+/*
+ * Away from the ends of the range the double of the total, which is exact, is cut
+ * off in its bits and scaled by an exact power of two.
+ */
+static bool round_quickly(int64_t total, int scale, int mantissa, float *result)
+{
+	double value = (double)total, unit;
+	uint64_t bits, unit_bits = (uint64_t)(1023 + scale) << 52;
+
+	if (total > 1ll << 53 || total < -(1ll << 53) || scale < -200 || scale > 60)
+		return false;
+	memcpy(&bits, &value, sizeof bits);
+	memcpy(&unit, &unit_bits, sizeof unit);
+	bits &= ~0ull << (52 - mantissa);
+	memcpy(&value, &bits, sizeof value);
+	value *= unit;
+	*result = (float)value;
+	return value == 0 || fabs(value) >= 0x1p-126;
+}
+
+float emu_adder_round(const struct emu_adder *adder, int64_t total, int exponent)
+{
+	float quick;
+
+	if (adder->f16_result)
+		return round_to_f16(total, exponent, adder->fraction_bits);
+	if (round_quickly(total, exponent - adder->fraction_bits, adder->result_bits, &quick))
+		return quick;
+	return round_to_f32(total, exponent, adder->fraction_bits, adder->result_bits);
+}
+
 static float finish(const struct emu_adder *adder, const struct sum *sum)
 {
 	int64_t total = 0;
-	int exponent = zero_exponent;
+	int exponent = EMU_ADDER_LEAST_EXPONENT;
 
 	if (sum->nan || (sum->plus_infinity && sum->minus_infinity))
 		return emu_f32_of_bits(0x7fffffff);
@@ -149,13 +171,12 @@ static float finish(const struct emu_adder *adder, const struct sum *sum)
 		if (sum->terms[i].exponent > exponent)
 			exponent = sum->terms[i].exponent;
 	for (int i = 0; i < sum->count; i++) {
-		const struct term *term = &sum->terms[i];
-		total += shifted(term->significand,
-				 term->exponent - exponent + adder->fraction_bits - term->scale);
+		const struct emu_adder_term *term = &sum->terms[i];
+		total += emu_adder_shift(term->significand, term->exponent - exponent +
+								    adder->fraction_bits -
+								    term->scale);
 	}
-	if (adder->f16_result)
-		return round_to_f16(total, exponent, adder->fraction_bits);
-	return round_to_f32(total, exponent, adder->fraction_bits, adder->result_bits);
+	return emu_adder_round(adder, total, exponent);
 }
 
 /* ---- the terms of one element of D ------------------------------------------- */
@@ -168,27 +189,26 @@ struct element {
 
 static void add_c(struct sum *sum, float c)
 {
-	static const struct format f32 = {f32_mantissa, -126};
-
 	if (isfinite(c))
-		add_term(sum, take_apart(c, f32));
+		add_term(sum, emu_adder_take_apart(c, emu_adder_f32));
 	else
 		add_special(sum, c);
 }
 
 /* The factor of a block as a term; false for NaN. */
-static bool scale_term(const struct emu_adder_scales *scales, uint8_t bits, struct term *term)
+static bool scale_term(const struct emu_adder_scales *scales, uint8_t bits,
+		       struct emu_adder_term *term)
 {
-	static const struct format e4m3 = {3, -6};
+	struct emu_adder_format e4m3 = emu_adder_formats[EMU_ELEMENT_E4M3];
 
 	if (!scales->ue4m3) {
-		*term = (struct term){1, (int)bits - 127, 0};
+		*term = (struct emu_adder_term){1, (int)bits - 127, 0};
 		return bits != 0xff;
 	}
 	bits &= 0x7f;
 	if (bits == 0x7f)
 		return false;
-	*term = take_apart(emu_ue4m3_to_f32(bits), e4m3);
+	*term = emu_adder_take_apart(emu_ue4m3_to_f32(bits), e4m3);
 	return true;
 }
 
@@ -197,13 +217,14 @@ static void add_products(const struct emu_adder *adder, const struct emu_adder_s
 {
 	for (int i = 0; i < e->k; i++) {
 		float a = e->a[i * e->a_stride], b = e->b[i];
-		struct term term, sa, sb;
+		struct emu_adder_term term, sa, sb;
 
 		if (!isfinite(a) || !isfinite(b)) {
 			add_special(sum, a * b);
 			continue;
 		}
-		term = product(take_apart(a, formats[adder->a]), take_apart(b, formats[adder->b]));
+		term = product(emu_adder_take_apart(a, emu_adder_formats[adder->a]),
+			       emu_adder_take_apart(b, emu_adder_formats[adder->b]));
 		if (scales) {
 			int block = i / scales->block_k;
 			if (!scale_term(scales, e->a_scale[block], &sa) ||
@@ -221,13 +242,14 @@ static void add_groups(const struct emu_adder *adder, const struct emu_adder_sca
 		       const struct element *e, struct sum *sum)
 {
 	for (int start = 0; start < e->k; start += group) {
-		struct term term = {0, 0, 0}, sa, sb;
+		struct emu_adder_term term = {0, 0, 0}, sa, sb;
 		int block = start / scales->block_k;
 
 		for (int i = start; i < start + group && i < e->k; i++) {
-			struct term p =
-				product(take_apart(e->a[i * e->a_stride], formats[adder->a]),
-					take_apart(e->b[i], formats[adder->b]));
+			struct emu_adder_term p =
+				product(emu_adder_take_apart(e->a[i * e->a_stride],
+							     emu_adder_formats[adder->a]),
+					emu_adder_take_apart(e->b[i], emu_adder_formats[adder->b]));
 			term.scale = p.scale;
 			term.significand += p.significand << p.exponent;
 		}
@@ -240,12 +262,38 @@ static void add_groups(const struct emu_adder *adder, const struct emu_adder_sca
 	}
 }
 
+static float one_element(const struct emu_adder *adder, const struct emu_adder_scales *scales,
+			 const struct element *e, float c)
+{
+	struct sum sum;
+
+	sum.count = 0;
+	sum.nan = sum.plus_infinity = sum.minus_infinity = false;
+	add_c(&sum, c);
+	if (scales && scales->by_group)
+		add_groups(adder, scales, e, &sum);
+	else
+		add_products(adder, scales, e, &sum);
+	return finish(adder, &sum);
+}
+
+void emu_adder_column(const struct emu_adder *adder, int k, const float *a, int a_stride,
+		      const float *b, float *d, bool accumulate)
+{
+	for (int r = 0; r < EMU_GEMM_ROWS; r++) {
+		struct element e = {.a = a + r, .b = b, .a_stride = a_stride, .k = k};
+
+		d[r] = one_element(adder, NULL, &e, accumulate ? d[r] : 0.0f);
+	}
+}
+
 void emu_gemm_adder(const struct emu_adder *adder, const struct emu_adder_scales *scales, int n,
 		    int k, const float *a, int a_stride, const float *b, int b_stride, float *d,
 		    int d_stride, bool accumulate)
 {
-	struct sum sum;
-
+	if (!scales &&
+	    emu_adder_dense(adder, n, k, a, a_stride, b, b_stride, d, d_stride, accumulate))
+		return;
 	for (int j = 0; j < n; j++)
 		for (int r = 0; r < EMU_GEMM_ROWS; r++) {
 			float *out = d + (size_t)j * (size_t)d_stride + r;
@@ -258,13 +306,6 @@ void emu_gemm_adder(const struct emu_adder *adder, const struct emu_adder_scales
 				e.a_scale = scales->a_scale + r * scales->blocks;
 				e.b_scale = scales->b_scale + j * scales->blocks;
 			}
-			sum.count = 0;
-			sum.nan = sum.plus_infinity = sum.minus_infinity = false;
-			add_c(&sum, accumulate ? *out : 0.0f);
-			if (scales && scales->by_group)
-				add_groups(adder, scales, &e, &sum);
-			else
-				add_products(adder, scales, &e, &sum);
-			*out = finish(adder, &sum);
+			*out = one_element(adder, scales, &e, accumulate ? *out : 0.0f);
 		}
 }
