@@ -1,0 +1,148 @@
+/* st.async and red.async: small stores into a CTA of the cluster that an mbarrier counts (8.3). */
+#include "async.h"
+
+enum {
+	max_bytes = 16
+};
+
+struct store_form {
+	int count; /* elements of a vector */
+	enum emu_type type;
+	bool reduce;
+	enum emu_reduction reduction;
+};
+
+struct store_op {
+	struct emu_engine_op op;
+	const struct store_form *form;
+	struct emu_cta *cta;
+	uint64_t target, barrier;
+	uint8_t data[max_bytes];
+};
+
+static void complete(struct emu_engine_op *base)
+{
+	struct store_op *op = (struct store_op *)base;
+	uint32_t width = emu_types[op->form->type].bits / 8;
+	uint32_t size = width * (uint32_t)op->form->count;
+	struct emu_mbarrier *barrier;
+	struct emu_cta *owner;
+	uint8_t *to = emu_mem_shared(op->cta, &op->op.where, op->target, size, size,
+				     op->form->reduce ? EMU_UPDATE : EMU_WRITE, &owner);
+
+	if (!to)
+		return;
+	if (op->form->reduce)
+		emu_reduce(op->form->reduction, op->form->type, to, op->data, size);
+	else
+		memcpy(to, op->data, size);
+	emu_changed(op->op.cluster->worker);
+	barrier = emu_mbarrier_at(op->cta, &op->op.where, op->barrier);
+	if (barrier)
+		emu_mbarrier_complete_tx(barrier, &op->op.where, size);
+}
+
+static bool fill(struct emu_warp *warp, const struct emu_ins *ins, int lane, struct store_op *op)
+{
+	uint32_t width = emu_types[op->form->type].bits / 8;
+
+	op->cta = warp->cta;
+	op->target = emu_address(warp, &ins->operands[0], lane);
+	op->barrier = emu_address(warp, &ins->operands[2], lane);
+	for (int i = 0; i < op->form->count; i++) {
+		uint64_t value = emu_value(warp, emu_item(&ins->operands[1], i), lane);
+		memcpy(op->data + (uint32_t)i * width, &value, width);
+	}
+	if (!emu_shared_address(warp, lane, ins->space, &op->target) ||
+	    !emu_shared_address(warp, lane, ins->space, &op->barrier))
+		return false;
+	if (op->target >> EMU_SHARED_RANK == op->barrier >> EMU_SHARED_RANK)
+		return true;
+	emu_fault(warp, lane, "mbarrier-rank",
+		  "the data go to CTA rank %u, the mbarrier lies in rank %u; it must lie in the "
+		  "same CTA",
+		  (unsigned)(op->target >> EMU_SHARED_RANK),
+		  (unsigned)(op->barrier >> EMU_SHARED_RANK));
+	return false;
+}
+
+static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	EMU_FOR_LANES(lane, mask)
+	{
+		struct store_op *op = emu_op_new(warp, (int)lane, sizeof *op, complete);
+		if (!op)
+			return EMU_STOPPED;
+		op->form = ins->extra;
+		if (!fill(warp, ins, (int)lane, op)) {
+			op->op.discard(&op->op);
+			return EMU_STOPPED;
+		}
+		emu_op_issue(warp, op);
+	}
+	return EMU_NEXT;
+}
+
+/* To shared memory fewer combinations exist than to global memory. */
+static bool legal(const struct store_form *form)
+{
+	enum emu_type type = form->type;
+
+	if (!form->reduce)
+		return emu_types[type].bits == 32 || emu_types[type].bits == 64;
+	switch (form->reduction) {
+	case EMU_REDUCE_ADD:
+		return type == EMU_T_U32 || type == EMU_T_S32 || type == EMU_T_U64;
+	case EMU_REDUCE_MIN:
+	case EMU_REDUCE_MAX:
+		return type == EMU_T_U32 || type == EMU_T_S32;
+	case EMU_REDUCE_INC:
+	case EMU_REDUCE_DEC:
+		return type == EMU_T_U32;
+	default:
+		return type == EMU_T_B32;
+	}
+}
+
+static bool decode_store(struct emu_decode *decode)
+{
+	static const char *const vectors[] = {"v2", "v4", NULL};
+	struct emu_ins *ins = decode->ins;
+	struct store_form *form = emu_decode_extra(decode, sizeof *form);
+	int vector, which;
+
+	if (!form)
+		return false;
+	ins->extra = form;
+	emu_results(ins, 0);
+	form->reduce = decode->opcode->name[0] == 'r';
+	if (!emu_take(decode, "mbarrier::complete_tx::bytes"))
+		return emu_reject(decode, ".mbarrier::complete_tx::bytes is missing");
+	ins->space = emu_take_space(decode, EMU_SHARED_CLUSTER);
+	emu_take_semantics(decode);
+	vector = emu_take_one(decode, vectors);
+	which = form->reduce ? emu_take_one(decode, emu_reduction_names) : 0;
+	if (vector == -2 || which == -2)
+		return false;
+	if (which < 0)
+		return emu_reject(decode, "an operation is missing: .add, .min, .max, .inc, .dec, "
+					  ".and, .or or .xor");
+	form->reduction = (enum emu_reduction)which;
+	form->count = vector < 0 ? 1 : 2 << vector;
+	form->type = emu_take_type(decode);
+	if (!legal(form) || form->count * emu_types[form->type].bits > 8 * max_bytes)
+		return emu_reject(decode, "this operation does not exist for %d x .%s", form->count,
+				  emu_types[form->type].text);
+	return emu_want_operands(decode, 3, 3) && emu_want_address(decode, 0) &&
+	       (form->count > 1
+			? emu_want_vector(decode, 1, form->count, emu_types[form->type].bits)
+			: emu_want_value(decode, 1, emu_types[form->type].bits)) &&
+	       emu_want_address(decode, 2);
+}
+
+static const struct emu_opcode rows[] = {
+	{"st.async", decode_store, execute, EMU_P_NO_RESULT | EMU_P_SM90},
+	{"red.async", decode_store, execute, EMU_P_NO_RESULT | EMU_P_SM90},
+};
+
+EMU_OPCODE_TABLE(async_store, rows);
