@@ -292,7 +292,9 @@ static struct run *prepare(lua_State *L, const struct binding *b, const struct c
 	l->entry = p->entry;
 	l->name = b->kern->name;
 	memcpy(l->block, p->block, sizeof l->block);
-	memcpy(l->cluster, p->cluster, sizeof l->cluster);
+	/* Clusters of one block are launched as none. */
+	if (p->cluster[0] * p->cluster[1] * p->cluster[2] > 1)
+		memcpy(l->cluster, p->cluster, sizeof l->cluster);
 	l->smem = p->smem;
 	l->symbol_count = p->symbol_count;
 	l->symbols = p->symbols;
