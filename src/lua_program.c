@@ -195,6 +195,11 @@ static int kernel_dump(lua_State *L)
 			"a pass is expected: \"record\", \"lower\", \"roles\", \"place\" or "
 			"\"emit\"; got %s",
 			tc_describe(L, 2));
+	if (!strcmp(pass, "emit")) {
+		const struct program *p = program_of_call(L, 3);
+		lua_pushlstring(L, p->ptx, p->ptx_length);
+		return 1;
+	}
 	tc_options(L, 3, target_option);
 	struct strbuf *text = tc_new_object(L, "tcmma.text", sizeof *text, 0);
 	struct dump d = {
@@ -556,16 +561,18 @@ static int kernel_export(lua_State *L)
 	lua_newtable(L);
 	int list = lua_gettop(L);
 	if (!one_cubin) {
+		lua_pushfstring(L, one_ptx ? "%s" : "%s.ptx", path);
 		lua_pushlstring(L, p->ptx, p->ptx_length);
-		write_file(L, list, one_ptx ? path : lua_pushfstring(L, "%s.ptx", path));
+		write_file(L, list, lua_tostring(L, -2));
 		lua_settop(L, list);
 	}
 	struct assembled *a = one_ptx ? NULL : assemble(L, p, &e);
 	if (one_cubin && !a)
 		return tc_fail_device(L, &e);
 	if (a) {
+		lua_pushfstring(L, one_cubin ? "%s" : "%s.cubin", path);
 		lua_pushlstring(L, a->cubin.text, a->cubin.length);
-		write_file(L, list, one_cubin ? path : lua_pushfstring(L, "%s.cubin", path));
+		write_file(L, list, lua_tostring(L, -2));
 	}
 	if (!one_ptx && !one_cubin) {
 		lua_settop(L, list);
