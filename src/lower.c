@@ -139,9 +139,11 @@ static const char *base_name(const char *file)
 /* The comment comes with the op's first instruction that stands here. */
 static void comment(struct low *l, const struct op *op)
 {
-	const char *name = op->kind == OP_ROLE ? op->u.role.role->name : op_names[op->kind];
+	const char *name = op_names[op->kind];
 
 	mi_flush_comment(l);
+	if (op->kind == OP_ROLE)
+		name = tc_arena_printf(l->arena, "role %s", op->u.role.role->name);
 	if (op->pos.file)
 		l->comment = tc_arena_printf(l->arena, "%s:%d %s", base_name(op->pos.file),
 					     op->pos.line, name);
