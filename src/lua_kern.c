@@ -185,6 +185,18 @@ void tc_push_recorded(lua_State *L, const char *class_name, void *item)
 	lua_setiuservalue(L, -2, 1);
 }
 
+void tc_push_related(lua_State *L, int index, const char *class_name, void *item)
+{
+	struct lua_recorded *of = lua_touserdata(L, index), *object;
+
+	index = lua_absindex(L, index);
+	object = tc_new_object(L, class_name, sizeof *object, 1);
+	object->owner = of->owner;
+	object->item = item;
+	lua_getiuservalue(L, index, 1);
+	lua_setiuservalue(L, -2, 1);
+}
+
 void *tc_read_recorded(lua_State *L, int arg, const char *class_name, struct kern **k)
 {
 	struct lua_recorded *object = tc_check_object(L, arg, class_name);
@@ -251,6 +263,18 @@ static int strict_index(lua_State *L)
 	return tc_error(L, "a %s has no field '%s'", name, lua_tostring(L, 2));
 }
 
+/* Upvalues: the class's own __tostring, name of the class. */
+static int closed_tostring(lua_State *L)
+{
+	const char *name = lua_tostring(L, lua_upvalueindex(2));
+	struct lua_recorded *object = tc_check_object(L, 1, name);
+
+	if (object->owner->kern)
+		return lua_tocfunction(L, lua_upvalueindex(1))(L);
+	lua_pushfstring(L, "%s of a closed kernel", name);
+	return 1;
+}
+
 void tc_recorded_class(lua_State *L, const char *name, const char *doc,
 		       const struct tc_function *methods, const luaL_Reg *meta,
 		       int (*field)(lua_State *L))
@@ -265,6 +289,12 @@ void tc_recorded_class(lua_State *L, const char *name, const char *doc,
 	lua_pushstring(L, name);
 	lua_pushcclosure(L, strict_index, 3);
 	lua_setfield(L, -2, "__index");
+	if (strcmp(name, TC_KERNEL) != 0) {
+		lua_getfield(L, -1, "__tostring");
+		lua_pushstring(L, name);
+		lua_pushcclosure(L, closed_tostring, 2);
+		lua_setfield(L, -2, "__tostring");
+	}
 	lua_pop(L, 1);
 }
 

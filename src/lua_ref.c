@@ -574,7 +574,7 @@ static int push_shape(lua_State *L, const struct ref *r)
 	lua_createtable(L, r->rank, 0);
 	for (int i = 0; i < r->rank; i++) {
 		if (r->shape[i].size < 0)
-			tc_push_scalar(L, r->shape[i].value);
+			tc_push_related(L, 1, TC_SCALAR, r->shape[i].value);
 		else
 			lua_pushinteger(L, r->shape[i].size);
 		lua_rawseti(L, -2, i + 1);

@@ -162,13 +162,15 @@ struct lua_recorded {
 
 /* New object of the open recording, on top of the stack. */
 void tc_push_recorded(lua_State *L, const char *class_name, void *item);
+/* The same of the recording that the object at `index` belongs to, open or not. */
+void tc_push_related(lua_State *L, int index, const char *class_name, void *item);
 /* The item at `arg`; raises unless it is of that class and of the open recording. */
 void *tc_check_recorded(lua_State *L, int arg, const char *class_name);
 /* The same, but NULL when it is of another class. */
 void *tc_test_recorded(lua_State *L, int arg, const char *class_name);
 /* To read from: the recording may be finished. */
 void *tc_read_recorded(lua_State *L, int arg, const char *class_name, struct kern **k);
-/* tc_class, with an __index that tries methods, then `field` (stack: object, key; pushes
+/* tc_class, with a __tostring that knows objects of closed kernels, and an __index that tries methods, then `field` (stack: object, key; pushes
  * and returns 1, or returns 0), then raises. */
 void tc_recorded_class(lua_State *L, const char *name, const char *doc,
                        const struct tc_function *methods, const luaL_Reg *meta,
