@@ -73,6 +73,8 @@ struct compiled {
 };
 /* Compiles on first use; raises what is wrong with the kernel, at the user's line. */
 struct compiled *tc_kernel_program(lua_State *L, int arg, const struct target *t);
+/* The same, but NULL where the kernel cannot be compiled: its err says why. */
+struct compiled *tc_kernel_try_program(lua_State *L, int arg, const struct target *t);
 /* The option 'target' of the table at arg, else the kernel's own, else the current device's. */
 const struct target *tc_kernel_target(lua_State *L, int arg, const struct kern *k);
 /* Raises e, as an internal error with the PTX saved where the text that we wrote was refused. */

@@ -332,59 +332,30 @@ static struct device *choose_device(lua_State *L, const struct binding *b, int o
 	return d;
 }
 
-struct trial {
-	struct kern *kern;
-	const struct target *target;
-	struct program *program;
-};
-
-static void try_compile(void *arg)
+/* A target of the emulator that takes the kernel which `refusing` does not; NULL: none. */
+static const struct target *other_target(lua_State *L, const struct target *refusing)
 {
-	struct trial *t = arg;
-
-	t->program = tc_compile(t->kern, t->target);
-}
-
-/* A target of the emulator that takes the kernel which `not_this` refuses; NULL: none. */
-static const struct target *other_target(struct kern *k, const struct target *not_this)
-{
-	for (const struct target *const *t = tc_targets(); *t; t++) {
-		struct trial trial = {.kern = k, .target = *t};
-		struct err saved = k->err;
-		bool ok = *t != not_this && tc_protect(&k->err, try_compile, &trial);
-		k->err = saved;
-		if (ok) {
-			tc_program_free(trial.program);
+	for (const struct target *const *t = tc_targets(); *t; t++)
+		if (*t != refusing && tc_kernel_try_program(L, 1, *t))
 			return *t;
-		}
-	}
 	return NULL;
 }
 
-/* tc_kernel_program for a device; what a GPU's target refuses says where the kernel runs. */
+/* The program for a device; what a GPU's target refuses says where the kernel does run. */
 static struct compiled *compile_for(lua_State *L, struct device *d)
 {
-	struct kern *k = tc_check_kernel(L, 1);
-	const struct target *t = d->target, *other;
-	struct trial trial = {.kern = k, .target = t};
+	struct compiled *c = tc_kernel_try_program(L, 1, d->target);
 
-	if (tc_device_is_emulator(d))
-		return tc_kernel_program(L, 1, t);
-	tc_position(L, &k->err.pos);
-	struct lua_kernel *owner = lua_touserdata(L, 1);
-	if (owner->programs || tc_protect(&k->err, try_compile, &trial)) {
-		if (trial.program)
-			tc_program_free(trial.program);
-		return tc_kernel_program(L, 1, t);
-	}
-	struct err e = k->err;
-	other = other_target(k, t);
+	if (c)
+		return c;
+	struct err e = tc_check_kernel(L, 1)->err;
+	const struct target *other = tc_device_is_emulator(d) ? NULL : other_target(L, d->target);
 	if (other)
-		tc_dev_fail(&e, e.kind, e.code,
-			    "%s\n  This is for %s, the target of %s. With TCMMA_DEVICE=emulator "
-			    "(%s) the kernel runs "
-			    "on the emulator",
-			    e.text, t->name, d->name, other->name);
+		tc_dev_fail(
+			&e, e.kind, e.code,
+			"%s\n  This is for %s, the target of %s. With TCMMA_DEVICE=emulator:%s the "
+			"kernel runs on the emulator",
+			e.text, d->target->name, d->name, other->name);
 	tc_raise(L, &e);
 	return NULL;
 }

@@ -71,28 +71,44 @@ static struct program *compile_now(lua_State *L, struct kern *k, const struct ta
 	return c.program;
 }
 
-struct compiled *tc_kernel_program(lua_State *L, int arg, const struct target *t)
+static struct programs *programs_of(lua_State *L, struct lua_kernel *owner)
+{
+	if (!owner->programs) {
+		owner->programs = calloc(1, sizeof(struct programs));
+		owner->free_programs = free_programs;
+	}
+	if (!owner->programs)
+		tc_error(L, "not enough memory");
+	return owner->programs;
+}
+
+struct compiled *tc_kernel_try_program(lua_State *L, int arg, const struct target *t)
 {
 	struct lua_kernel *owner = tc_check_object(L, arg, TC_KERNEL);
 	struct kern *k = tc_check_kernel(L, arg);
-	struct programs *all = owner->programs;
+	struct compile_call call = {.kern = k, .target = t};
+	struct programs *all = programs_of(L, owner);
 
-	for (int i = 0; all && i < all->count; i++)
+	for (int i = 0; i < all->count; i++)
 		if (all->at[i].target == t)
 			return &all->at[i];
 	if (!k->finished)
 		tc_error(L, "the recording of kernel '%s' is still open: call its :finish() first",
 			 k->name);
-	if (!all) {
-		all = calloc(1, sizeof *all);
-		if (!all)
-			tc_error(L, "not enough memory");
-		owner->programs = all;
-		owner->free_programs = free_programs;
-	}
-	struct program *p = compile_now(L, k, t);
+	tc_position(L, &k->err.pos);
+	if (!tc_protect(&k->err, compile, &call))
+		return NULL;
 	struct compiled *c = &all->at[all->count++];
-	*c = (struct compiled){.target = t, .program = p};
+	*c = (struct compiled){.target = t, .program = call.program};
+	return c;
+}
+
+struct compiled *tc_kernel_program(lua_State *L, int arg, const struct target *t)
+{
+	struct compiled *c = tc_kernel_try_program(L, arg, t);
+
+	if (!c)
+		tc_raise(L, &tc_check_kernel(L, arg)->err);
 	return c;
 }
 
