@@ -18,7 +18,7 @@ local function round_trip(o)
     grid = o.grid or { 1 }, grid_names = { "x" },
     body = function(source, target)
       local loaded = tc.barrier{}
-      local smem = tc.smem(o.smem or o.tile, o.dtype or tc.float16, { swizzle = o.swizzle })
+      local smem = tc.smem(o.tile or o.shape, o.dtype or tc.float16, { swizzle = o.swizzle })
       local index = o.index and o.index(tc.axis_index "x")
       local from = index and source:tile(index, o.tile) or source
       local to = index and target:tile(index, o.tile) or target
@@ -82,7 +82,8 @@ describe("copies", function()
         tc.copy_smem_to_gmem(smem, target)
       end,
     }
-    local source, out = filled{ 40, 40 }, tc.full({ 64, 64 }, 9, tc.float16)
+    local source, out = filled{ 40, 40 }, tc.zeros({ 64, 64 }, tc.float16)
+    out:fill(9)
     kernels.run(kernel, nil, source, out)
     local from, got = source:totable(), out:totable()
     for i = 1, 64 do

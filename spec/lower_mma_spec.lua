@@ -27,7 +27,7 @@ describe("tcgen05.mma of kind::f16", function()
           b_transposed and "(N, K)" or "(K, N)"), function()
           for _, m in ipairs{ 64, 128 } do
             for _, dtype in ipairs{ tc.float16, tc.bfloat16 } do
-              check{ m = m, n = 64, k = 128, dtype = dtype, swizzle = swizzle, a_transposed = a_transposed,
+              check{ m = m, n = 128, k = 128, dtype = dtype, swizzle = swizzle, a_transposed = a_transposed,
                      b_transposed = b_transposed }
             end
           end
@@ -38,15 +38,15 @@ describe("tcgen05.mma of kind::f16", function()
 
   for _, m in ipairs{ 64, 128 } do
     it(("every N with M = %d"):format(m), function()
-      for n = m == 64 and 8 or 16, 256, m == 64 and 8 or 16 do
-        check{ m = m, n = n, k = 32, swizzle = 64, b_transposed = true }
+      for n = m == 64 and 32 or 16, 256, 16 do
+        check{ m = m, n = n, k = 32, swizzle = 32, b_transposed = true }
       end
     end)
   end
 
   it("accumulates in f16", function()
     for _, m in ipairs{ 64, 128 } do
-      check{ m = m, n = 64, k = 64, acc = tc.float16 }
+      check{ m = m, n = 128, k = 64, acc = tc.float16 }
     end
   end)
 

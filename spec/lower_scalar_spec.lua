@@ -155,7 +155,7 @@ describe("the grid", function()
         for i = 1, #grid do out[at][i - 1]:store(tc.axis_index(names[i])) end
       end,
     }
-    local out = tc.full({ total, #grid }, -1, tc.int32)
+    local out = tc.zeros({ total, #grid }, tc.int32):fill(-1)
     kernels.run(kernel, nil, out)
     local got = out:totable()
     for t = 0, total - 1 do

@@ -129,7 +129,7 @@ struct mreg tc_low_lane(struct low *l)
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-static const char *base_name(const char *file)
+const char *tc_base_name(const char *file)
 {
 	const char *slash = strrchr(file, '/');
 
@@ -145,7 +145,7 @@ static void comment(struct low *l, const struct op *op)
 	if (op->kind == OP_ROLE)
 		name = tc_arena_printf(l->arena, "role %s", op->u.role.role->name);
 	if (op->pos.file)
-		l->comment = tc_arena_printf(l->arena, "%s:%d %s", base_name(op->pos.file),
+		l->comment = tc_arena_printf(l->arena, "%s:%d %s", tc_base_name(op->pos.file),
 					     op->pos.line, name);
 	else
 		l->comment = name;

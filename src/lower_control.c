@@ -136,7 +136,7 @@ void tc_lower_role(struct low *l, const struct op *op)
 
 /* ---- printf of one lane ------------------------------------------------------------------ */
 
-/* "{}" takes the next value; values left over follow, one space apart. */
+/* "{}" takes the next value, "{{" and "}}" are braces. */
 static const char *printf_format(struct low *l, const struct print_op *p)
 {
 	struct strbuf b = {0};
@@ -149,13 +149,11 @@ static const char *printf_format(struct low *l, const struct print_op *p)
 		if (s[0] == '{' && s[1] == '}' && next < p->count) {
 			tc_puts(&b, p->values[next++]->type == VT_F32 ? "%g" : "%d");
 			s++;
-		} else {
-			tc_puts(&b, *s == '%' ? "%%" : one);
+			continue;
 		}
-	}
-	for (; next < p->count; next++) {
-		tc_puts(&b, b.length ? " " : "");
-		tc_puts(&b, p->values[next]->type == VT_F32 ? "%g" : "%d");
+		if ((*s == '{' || *s == '}') && s[1] == s[0])
+			s++;
+		tc_puts(&b, *s == '%' ? "%%" : one);
 	}
 	tc_puts(&b, "\n");
 	text = tc_arena_strdup(l->arena, b.text);
@@ -234,11 +232,24 @@ void tc_lower_print(struct low *l, const struct op *op)
 	tc_low_all(l);
 }
 
+static const char *doubled_percents(struct low *l, const char *text)
+{
+	char *d = tc_arena_alloc(l->arena, 2 * strlen(text) + 1);
+	char *end = d;
+
+	for (; *text; text++) {
+		*end++ = *text;
+		if (*text == '%')
+			*end++ = '%';
+	}
+	return d;
+}
+
 void tc_lower_assert(struct low *l, const struct op *op)
 {
 	const struct assert_op *a = &op->u.assertion;
-	struct print_op text = {.count = 0};
 	int fine = mi_new_label(l);
+	const char *text;
 	struct mreg p;
 
 	tc_low_all(l);
@@ -246,9 +257,10 @@ void tc_lower_assert(struct low *l, const struct op *op)
 	tc_low_open(l, false);
 	mi_if(l, p, "bra", LABEL(fine));
 	tc_low_leader(l);
-	text.format = tc_arena_printf(l->arena, "%s:%d: %s", op->pos.file ? op->pos.file : "?",
-				      op->pos.line, a->message ? a->message : "assertion failed");
-	tc_low_printf(l, printf_format(l, &text), NULL, NULL, 0);
+	text = tc_arena_printf(l->arena, "%s:%d: %s\n",
+			       op->pos.file ? tc_base_name(op->pos.file) : "?", op->pos.line,
+			       a->message ? a->message : "assertion failed");
+	tc_low_printf(l, doubled_percents(l, text), NULL, NULL, 0);
 	tc_low_all(l);
 	mi_plain(l, "trap");
 	tc_low_close(l);
