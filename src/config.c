@@ -127,3 +127,15 @@ bool tc_config_set(enum config c, const char *value)
 	pthread_mutex_unlock(&mutex);
 	return true;
 }
+
+/* At exit, or when the module is unloaded with the last state that uses it. */
+__attribute__((destructor)) static void forget(void)
+{
+	for (int c = 0; c < CONFIG_COUNT; c++) {
+		while (values[c]) {
+			struct value *previous = values[c]->previous;
+			free(values[c]);
+			values[c] = previous;
+		}
+	}
+}

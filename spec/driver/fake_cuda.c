@@ -1,0 +1,242 @@
+/*
+ * A libcuda.so.1 without a GPU, built by spec/driver_spec.lua against the real cuda.h, so that our
+ * own declarations of the interface are checked against the published ones.
+ *
+ * Device memory is host memory.  A kernel called "probe" stores what it was launched with at its
+ * first argument; the others fail as their names say, at the next wait, as a GPU would.
+ */
+#include <cuda.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMORY ((size_t)64 << 20)
+
+struct allocation {
+	struct allocation *next;
+	size_t bytes;
+	char data[];
+};
+
+static struct allocation *allocations;
+static size_t used;
+static CUresult sticky;
+static int dynamic_limit, nonportable, encodes, cubins, streams;
+
+static CUresult status(void)
+{
+	return sticky;
+}
+
+CUresult cuInit(unsigned flags) { return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
+CUresult cuDriverGetVersion(int *v) { *v = 13000; return CUDA_SUCCESS; }
+CUresult cuDeviceGetCount(int *count) { *count = 2; return CUDA_SUCCESS; }
+CUresult cuDeviceGet(CUdevice *d, int ordinal) { *d = 40 + ordinal; return CUDA_SUCCESS; }
+
+CUresult cuGetErrorName(CUresult r, const char **text)
+{
+	*text = r == CUDA_ERROR_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+		: r == CUDA_ERROR_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_OTHER";
+	return CUDA_SUCCESS;
+}
+
+CUresult cuGetErrorString(CUresult r, const char **text)
+{
+	*text = r == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "some error";
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetName(char *name, int size, CUdevice d)
+{
+	snprintf(name, (size_t)size, "Fake GPU %d", d);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem(size_t *bytes, CUdevice d)
+{
+	(void)d;
+	*bytes = MEMORY;
+	return CUDA_SUCCESS;
+}
+
+/* The first device is an H200, the second one has no target. */
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice d)
+{
+	switch (attribute) {
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = d == 40 ? 9 : 7; break;
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = d == 40 ? 0 : 5; break;
+	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; break;
+	case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
+	case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = 1980000; break;
+	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 232448; break;
+	default: return CUDA_ERROR_INVALID_VALUE;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { *c = (CUcontext)(size_t)d; return CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxRelease(CUdevice d) { (void)d; return CUDA_SUCCESS; }
+CUresult cuCtxSetCurrent(CUcontext c) { (void)c; return CUDA_SUCCESS; }
+CUresult cuCtxSynchronize(void) { return status(); }
+
+CUresult cuMemGetInfo(size_t *free_bytes, size_t *total)
+{
+	*free_bytes = MEMORY - used;
+	*total = MEMORY;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes)
+{
+	if (used + bytes > MEMORY)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct allocation *a = aligned_alloc(256, (sizeof *a + bytes + 511) / 256 * 256);
+	a->next = allocations;
+	a->bytes = bytes;
+	allocations = a;
+	used += bytes;
+	*address = (CUdeviceptr)(size_t)a->data;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree(CUdeviceptr address)
+{
+	for (struct allocation **a = &allocations; *a; a = &(*a)->next) {
+		if ((CUdeviceptr)(size_t)(*a)->data != address)
+			continue;
+		struct allocation *dead = *a;
+		*a = dead->next;
+		used -= dead->bytes;
+		free(dead);
+		return CUDA_SUCCESS;
+	}
+	return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemcpyHtoD(CUdeviceptr dst, const void *src, size_t n)
+{
+	memcpy((void *)(size_t)dst, src, n);
+	return status();
+}
+
+CUresult cuMemcpyDtoH(void *dst, CUdeviceptr src, size_t n)
+{
+	memcpy(dst, (void *)(size_t)src, n);
+	return status();
+}
+
+/* A cubin, or a text where the assembler is missing; then an error log goes where it was asked. */
+CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_option *options, void **values)
+{
+	*m = (CUmodule)1;
+	if (!memcmp(image, "\177ELF", 4)) {
+		cubins++;
+		return CUDA_SUCCESS;
+	}
+	if (strstr(image, "frobnicate")) {
+		for (unsigned i = 0; i < n; i++)
+			if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
+				strcpy(values[i], "line 7: no instruction frobnicate");
+		return CUDA_ERROR_INVALID_PTX;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule m) { (void)m; return CUDA_SUCCESS; }
+
+CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
+{
+	(void)m;
+	*f = (CUfunction)strdup(name);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int value)
+{
+	(void)f;
+	if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+		if (value > 200000)
+			return CUDA_ERROR_INVALID_VALUE;
+		dynamic_limit = value;
+	} else if (attribute == CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED) {
+		nonportable = value;
+	}
+	return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction f)
+{
+	(void)f;
+	*value = attribute == CU_FUNC_ATTRIBUTE_NUM_REGS ? 33 : attribute == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES ? 48 : 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *count, CUfunction f, const CUlaunchConfig *config)
+{
+	(void)f;
+	(void)config;
+	*count = 0;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+				const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *box,
+				const cuuint32_t *steps, CUtensorMapInterleave interleave,
+				CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+				CUtensorMapFloatOOBfill fill)
+{
+	cuuint64_t fields[16] = {(cuuint64_t)(size_t)address, type, rank, dims[0], rank > 1 ? dims[1] : 0,
+				 rank > 1 ? strides[0] : 0, box[0], rank > 1 ? box[1] : 0, steps[0], interleave,
+				 swizzle, promotion, fill, (cuuint64_t)++encodes};
+
+	if ((size_t)map % 64)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(map, fields, sizeof fields);
+	return CUDA_SUCCESS;
+}
+
+/* out[]: grid, block, shared bytes, cluster, second argument, stream, limits, cubins. */
+static void probe(const CUlaunchConfig *c, void **parameters)
+{
+	int *out = *(int **)parameters[0];
+	const CUlaunchAttribute *a = c->numAttrs ? c->attrs : NULL;
+	const int values[] = {
+		(int)c->gridDimX, (int)c->gridDimY, (int)c->gridDimZ, (int)c->blockDimX, (int)c->blockDimY,
+		(int)c->blockDimZ, (int)c->sharedMemBytes,
+		a && a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ? (int)a->value.clusterDim.x : 0,
+		a ? (int)a->value.clusterDim.y : 0, *(int *)parameters[1], c->hStream ? 1 : 0, dynamic_limit,
+		nonportable, cubins};
+
+	memcpy(out, values, sizeof values);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra)
+{
+	const char *name = (const char *)f;
+
+	(void)extra;
+	if (sticky)
+		return sticky;
+	if (c->gridDimX == 7)
+		return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+	if (!strcmp(name, "probe"))
+		probe(c, parameters);
+	else if (!strcmp(name, "maps"))
+		memcpy(*(void **)parameters[0], parameters[1], 128);
+	else if (!strcmp(name, "wild"))
+		sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
+	else if (!strcmp(name, "trap"))
+		sticky = CUDA_ERROR_LAUNCH_FAILED;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream *s, unsigned flags) { (void)flags; *s = (CUstream)(size_t)++streams; return CUDA_SUCCESS; }
+CUresult cuStreamDestroy(CUstream s) { (void)s; return CUDA_SUCCESS; }
+CUresult cuStreamSynchronize(CUstream s) { (void)s; return status(); }
+CUresult cuEventCreate(CUevent *e, unsigned flags) { (void)flags; *e = (CUevent)malloc(1); return CUDA_SUCCESS; }
+CUresult cuEventDestroy(CUevent e) { free(e); return CUDA_SUCCESS; }
+CUresult cuEventRecord(CUevent e, CUstream s) { (void)e; (void)s; return CUDA_SUCCESS; }
+CUresult cuEventSynchronize(CUevent e) { (void)e; return status(); }
+#undef cuEventElapsedTime
+CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to) { (void)from; (void)to; *ms = 2.5f; return CUDA_SUCCESS; }

@@ -1,0 +1,170 @@
+-- The driver's interface, with a libcuda that is built here from cuda.h and has no GPU behind it.
+local tc = require "tcmma"
+local process = require "spec.process"
+
+local folder
+
+-- Builds the library; nil where cuda.h or a C compiler is missing.
+local function build()
+  for _, home in ipairs{ os.getenv("TCMMA_CUDA_HOME") or "", os.getenv("CUDA_HOME") or "", "/usr/local/cuda" } do
+    local header = home ~= "" and io.open(home .. "/include/cuda.h")
+    if header then
+      header:close()
+      local where = process.folder()
+      local command = ("cc -shared -fPIC -o %s/libcuda.so.1 -I%s/include spec/driver/fake_cuda.c 2>/dev/null")
+        :format(where, home)
+      if os.execute(command) then return where end
+      process.remove(where)
+    end
+  end
+end
+
+folder = build()
+local with_driver = folder and it or pending
+local with_assembler = folder and tc.versions().nvjitlink and it or pending
+
+local PTX = [[
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry probe(.param .u64 out, .param .u32 value) { ret; }
+.visible .entry maps(.param .u64 out, .param .align 64 .b8 map[128]) { ret; }
+.visible .entry wild() { ret; }
+.visible .entry trap() { ret; }
+.visible .entry harmless() { ret; }
+]]
+
+local function run(code, environment)
+  local all = { LD_LIBRARY_PATH = folder, TCMMA_DEVICE = false }
+  for name, value in pairs(environment or {}) do all[name] = value end
+  return (process.run("local tc = require 'tcmma' local m = tc.ptx(" .. ("%q"):format(PTX) .. ")\n" .. code, all))
+end
+
+describe("a GPU, by the driver's interface", function()
+  teardown(function() if folder then process.remove(folder) end end)
+
+  with_driver("is the default device where one has a target", function()
+    assert.equal("cuda:0\tsm_90a\tcuda:0 emulator:sm_90a emulator:sm_100a emulator:sm_103a\n", run[[
+      local d = tc.device()
+      print(d.name, d.target, table.concat(tc.devices(), " "))]])
+  end)
+
+  with_driver("says what it is", function()
+    assert.equal("Fake GPU 40 132 1024 1980000 67108864 67108864 232448 13.0\n", run[[
+      local p = tc.device().properties
+      print(("%s %d %d %d %d %d %d %s"):format(p.description, p.sm_count, p.max_threads, p.clock_khz, p.memory,
+        p.memory_free, p.smem_limit, tc.versions().driver))]])
+  end)
+
+  with_driver("one without a target, or that is not there, is nil, a message and a code", function()
+    local output = run[[print(tc.device("cuda:1")) print(tc.device("cuda:2"))]]
+    assert.matches("nil\tcuda:1 (Fake GPU 41) has compute capability 7.5, for which there is no target", output, 1, true)
+    assert.matches("nil\tthere is no cuda:2: the driver sees 2 GPUs\tno-device", output, 1, true)
+  end)
+
+  with_assembler("gets grid, block, cluster, memory, arguments and stream as they were given", function()
+    assert.equal("8 3 2 32 2 1 1024 4 1 -5 1 1024 0 1\n", run[[
+      local out = tc.zeros({ 14 }, "i32")
+      m:kernel("probe"):launch{ grid = { 8, 3, 2 }, block = { 32, 2 }, cluster = { 4 }, smem = 1024,
+        args = { out, 2 ^ 32 - 5 }, stream = tc.device():stream() }
+      print(table.concat(out:totable(), " "))]])
+  end)
+
+  with_assembler("no cluster is no attribute, and more than 8 blocks are asked for", function()
+    assert.equal("0\t0\t0\n16\t1\t1\n", run[[
+      local out = tc.zeros({ 14 }, "i32")
+      for _, cluster in ipairs{ false, { 16 } } do
+        m:kernel("probe"):launch{ grid = { 16 }, cluster = cluster or nil, args = { out, 0 } }
+        local v = out:totable()
+        print(v[8], v[9], v[13])
+      end]])
+  end)
+
+  with_assembler("encodes a tensor map once", function()
+    assert.equal("true\t6 2 128 64 256 64 32 1 0 3 2 1 1\ntrue\t1\ntrue\t2\n", run[[
+      local a, out = tc.zeros({ 64, 128 }, "f16"), tc.zeros({ 16 }, "i64")
+      local options = { box = { 64, 32 }, swizzle = "128B", l2 = "128B", oob = "nan" }
+      local function probe(map)
+        m:kernel("maps"):launch{ args = { out, map } }
+        return out:totable()
+      end
+      local v = probe(tc.tensormap(a, options))
+      print(v[1] == a.address, table.concat(v, " ", 2, 14))
+      v = probe(tc.tensormap(a, options))
+      print(v[1] == a.address, v[14])
+      options.box = { 64, 16 }
+      v = probe(tc.tensormap(a, options))
+      print(v[1] == a.address, v[14])]])
+  end)
+
+  with_assembler("an error that comes late names the kernels that may have caused it", function()
+    local output = run[[
+      local a = tc.zeros({ 4 }, "i32")
+      m:kernel("harmless"):launch{}
+      m:kernel("wild"):launch{}
+      print(pcall(a.totable, a))
+      print(pcall(a.totable, a))
+      print(pcall(tc.zeros, { 4 }, "i32"))]]
+    assert.matches("false\t[^\n]*kernel 'wild', 'harmless' %(one of them, latest first%) failed on cuda:0: an illegal "
+      .. "memory access was encountered %(CUDA_ERROR_ILLEGAL_ADDRESS, 700%)", output)
+    assert.matches("start the process again", output, 1, true)
+    assert.matches("cuda:0 is lost since an earlier failure", output, 1, true)
+  end)
+
+  with_assembler("TCMMA_LAUNCH_BLOCKING finds it at its launch", function()
+    local output = run([[
+      m:kernel("harmless"):launch{}
+      print(pcall(function() m:kernel("trap"):launch{} end))]], { TCMMA_LAUNCH_BLOCKING = "1" })
+    assert.matches("kernel 'trap' failed on cuda:0: some error %(CUDA_ERROR_LAUNCH_FAILED, 719%)", output)
+  end)
+
+  with_assembler("a launch that the driver refuses says with what", function()
+    local output = run[[
+      local out = tc.zeros({ 14 }, "i32")
+      print(pcall(function() m:kernel("probe"):launch{ grid = { 7 }, cluster = { 7 }, args = { out, 0 } } end))
+      print(pcall(function() m:kernel("probe"):launch{ smem = 210000, args = { out, 0 } } end))]]
+    assert.matches("cannot launch 'probe' on cuda:0", output, 1, true)
+    assert.matches("cluster (7, 1, 1), 0 bytes of dynamic shared memory, 33 registers a thread", output, 1, true)
+    assert.matches("no cluster of this size fits", output, 1, true)
+    assert.matches("asks for 210000 bytes of dynamic and 48 bytes of static shared memory", output, 1, true)
+  end)
+
+  with_driver("out of memory collects garbage and tries again, then tells how much is free", function()
+    local output = run[[
+      collectgarbage("stop")
+      local keep = tc.zeros({ 8 << 20 }, "u8")
+      for i = 1, 40 do tc.zeros({ 16 << 20 }, "u8") end
+      print("survived")
+      print(pcall(tc.zeros, { 60 << 20 }, "u8"))]]
+    assert.matches("^survived\n", output)
+    assert.matches("out of memory: 60.0 MiB asked, 56.0 MiB of 64.0 MiB free", output, 1, true)
+  end)
+
+  with_driver("without nvJitLink the driver assembles, and its log is the error", function()
+    local empty = process.folder()
+    local output = run([[
+      local out = tc.zeros({ 14 }, "i32")
+      m:kernel("probe"):launch{ args = { out, 77 } }
+      print(out:totable()[10], out:totable()[14])
+      local bad = tc.ptx(".version 8.0\n.target sm_90a\n.address_size 64\n.entry bad() { frobnicate; }")
+      print(pcall(function() bad:kernel():launch{} end))]], { TCMMA_CUDA_HOME = empty })
+    process.remove(empty)
+    assert.matches("^77\t0\n", output)
+    assert.matches("the driver refuses the PTX of 'bad'", output, 1, true)
+    assert.matches("line 7: no instruction frobnicate", output, 1, true)
+  end)
+
+  with_driver("events measure", function()
+    assert.equal("2.5\n", run[[
+      local d = tc.device()
+      local a, b = d:event():record(), d:event():record(d:stream())
+      print(b:since(a))]])
+  end)
+
+  with_driver("a kernel for the emulator only says so", function()
+    local output = run[[
+      local k = tc.kernel{ name = "k", target = "sm_100a", args = { tc.gmem({ 8 }, "f32") }, body = function() end }
+      print(pcall(k, tc.zeros({ 8 }, "f32")))]]
+    assert.matches("kernel 'k' is for sm_100a, but cuda:0 runs sm_90a. With TCMMA_DEVICE=emulator:sm_100a", output, 1, true)
+  end)
+end)
