@@ -26,8 +26,6 @@ void tc_check_barrier(struct kern *k, const struct barrier *b)
 	if (b->num_arrivals >= MAX_ARRIVALS)
 		tc_documented(&k->err, BARRIER_ARRIVALS_MAX, "",
 			      tc_integer_text(k, b->num_arrivals));
-	if (b->cluster && k->cluster_rank == 0)
-		tc_documented(&k->err, BARRIER_CLUSTER_AXES, "");
 }
 
 static const char *made_at(struct kern *k, const struct barrier *b)

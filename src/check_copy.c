@@ -153,8 +153,6 @@ static void check_gmem_side(struct kern *k, const struct ref *gmem, const struct
 	}
 	if (gmem->transposed != smem->transposed)
 		tc_documented(&k->err, COPY_TRANSPOSED, tc_got(k, "the SMEM ref", smem));
-	if (a->rank > 5)
-		tc_documented(&k->err, COPY_RANK, tc_got(k, "the GMEM ref", gmem));
 }
 
 static void check_tma(struct kern *k, const struct ref *gmem, const struct ref *smem)
@@ -214,35 +212,38 @@ static void check_collective(struct kern *k, const struct copy_op *c)
 		tc_documented(&k->err, COPY_ONLY_COLLECTIVE, "");
 }
 
-/* What a collective load of one source box divides among the CTAs. */
-static void check_partition(struct kern *k, const struct copy_op *c)
+/* ---- entry points -----------------------------------------------------------------------------
+ */
+
+/* CTAs along the copy's collective axes. */
+static int64_t collective_size(const struct kern *k, const struct copy_op *c)
 {
-	int64_t size = 1, n;
+	int64_t size = 1;
 
 	for (int i = 0; i < k->cluster_rank; i++)
 		if (c->collective_axes >> i & 1)
 			size *= k->cluster[i];
-	if (!c->partitioned || c->partition_axis < 0 || c->partition_axis >= c->src->rank)
-		return;
-	n = c->src->shape[c->partition_axis].size;
-	if (n % size)
-		tc_documented(&k->err, COPY_PARTITION_SIZE, "", tc_integer_text(k, size),
-			      tc_integer_text(k, n));
+	return size;
 }
 
-/* ---- entry points -----------------------------------------------------------------------------
- */
-
 /* With a partitioned axis the source is the whole of what the CTAs load together. */
-static bool source_fits(const struct kern *k, const struct copy_op *c)
+static void check_source_shape(struct kern *k, const struct copy_op *c)
 {
 	struct ref expected = *c->dst;
+	const char *tail = "";
 
-	if (c->partitioned && c->partition_axis >= 0 && c->partition_axis < c->dst->rank)
-		for (int i = 0; i < k->cluster_rank; i++)
-			if (c->collective_axes >> i & 1)
-				expected.shape[c->partition_axis].size *= k->cluster[i];
-	return same_shape(&expected, c->src);
+	if (c->partitioned && c->partition_axis < c->dst->rank) {
+		int64_t size = collective_size(k, c);
+
+		expected.shape[c->partition_axis].size *= size;
+		tail = tc_arena_printf(&k->arena,
+				       " Dim %d is partitioned over an axis of size %lld.",
+				       c->partition_axis, (long long)size);
+	}
+	if (!same_shape(&expected, c->src))
+		tc_documented(&k->err, COPY_SOURCE_SHAPE,
+			      tc_join(k, tc_got(k, "src", c->src), tc_got(k, "dst", c->dst)),
+			      tc_shape_text(k, &expected), tc_shape_text(k, c->src), tail);
 }
 
 void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c)
@@ -250,22 +251,13 @@ void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c)
 	check_space(k, "src", c->src, SP_GMEM);
 	check_space(k, "dst", c->dst, SP_SMEM);
 	check_dtypes(k, c);
-	if (!source_fits(k, c))
-		tc_documented(&k->err, COPY_SOURCE_SHAPE,
-			      tc_join(k, tc_got(k, "src", c->src), tc_got(k, "dst", c->dst)),
-			      tc_shape_text(k, c->dst), tc_shape_text(k, c->src),
-			      c->partitioned
-				      ? tc_arena_printf(&k->arena,
-							" Dim %d is partitioned over the cluster.",
-							c->partition_axis)
-				      : "");
+	check_source_shape(k, c);
 	check_collective(k, c);
 	if (!c->barrier.barrier)
 		tc_documented(&k->err, COPY_NO_BARRIER, "");
 	tc_check_single_barrier(k, &c->barrier);
 	if (c->has_reduce)
 		tc_documented(&k->err, COPY_REDUCE_LOAD, "");
-	check_partition(k, c);
 	check_tma(k, c->src, c->dst);
 	if (c->collective_axes)
 		tc_documented(&k->err, NOT_SUPPORTED, "",

@@ -1,0 +1,157 @@
+-- Copies between GMEM and SMEM.
+local tc = require "tcmma"
+local helper = require "helper"
+local refuses, not_yet = helper.refuses, helper.not_yet
+
+local f16 = { args = { tc.gmem({ 512, 512 }, tc.f16) } }
+local pair = { args = f16.args, cluster = { 2 }, cluster_names = { "x" } }
+local four = { args = f16.args, cluster = { 2, 2 }, cluster_names = { "y", "x" } }
+
+describe("tc.copy_gmem_to_smem refuses", function()
+   it("what is no ref", function()
+      helper.recording(f16, function(_, x)
+         local s, b = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}
+         assert.equal("src must be a reference, got nil",
+            helper.first_line(helper.message(function() tc.copy_gmem_to_smem(nil, s, b) end)))
+         assert.equal("dst must be a reference, got integer 1",
+            helper.first_line(helper.message(function() tc.copy_gmem_to_smem(x, 1, b) end)))
+         assert.equal("barrier must be a SMEM reference, got integer 1",
+            helper.first_line(helper.message(function() tc.copy_gmem_to_smem(x, s, 1) end)))
+      end)
+   end)
+   it("other spaces", function()
+      helper.recording(f16, function(_, x)
+         local s, b = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}
+         assert.matches("^src must be a GMEM reference, got SMEM ref, float16 %(128, 64%)",
+            helper.first_line(helper.message(function() tc.copy_gmem_to_smem(s, s, b) end)))
+         assert.matches("^dst must be a SMEM reference, got GMEM ref, float16 %(512, 512%)",
+            helper.first_line(helper.message(function() tc.copy_gmem_to_smem(x, x, b) end)))
+      end)
+   end)
+   refuses("other dtypes", "Expected dtypes to match but src had type float16 and dst had type bfloat16", function(x)
+      local s, b = tc.smem({ 128, 64 }, tc.bf16), tc.barrier {}
+      return function() tc.copy_gmem_to_smem(x:tile({ 0, 0 }, { 128, 64 }), s, b) end
+   end, f16)
+   refuses("other shapes", "Expected source shape to be (128, 64), but got (512, 512).", function(x)
+      local s, b = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}
+      local tile = x:tile({ 0, 0 }, { 128, 64 })
+      return function() tc.copy_gmem_to_smem(x, s, b) end, function() tc.copy_gmem_to_smem(tile, s, b) end
+   end, f16)
+   refuses("no barrier",
+      "copy_gmem_to_smem without a barrier is only supported on pre-Hopper GPUs, which use the cp.async implementation",
+      function(x)
+         local s = tc.smem({ 128, 64 }, tc.f16)
+         local tile = x:tile({ 0, 0 }, { 128, 64 })
+         return function() tc.copy_gmem_to_smem(tile, s) end
+      end, f16)
+   refuses("leader_tracked alone", "`collective_axes` must be specified when `leader_tracked` is set", function(x)
+      local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}, x:tile({ 0, 0 }, { 128, 64 })
+      return function() tc.copy_gmem_to_smem(tile, s, b, { leader_tracked = true }) end
+   end, pair)
+   refuses("leader_tracked with two axes", "Expected exactly one collective axis, got collective_axes=('y', 'x')",
+      function(x)
+         local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}, x:tile({ 0, 0 }, { 128, 64 })
+         return function()
+            tc.copy_gmem_to_smem(tile, s, b, { leader_tracked = true, collective_axes = { "y", "x" } })
+         end
+      end, four)
+   refuses("leader_tracked in a larger cluster",
+      "Partitioned loads only supported for clusters of size 2. Got cluster size 4.", function(x)
+         local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}, x:tile({ 0, 0 }, { 128, 64 })
+         return function() tc.copy_gmem_to_smem(tile, s, b, { leader_tracked = true, collective_axes = "x" }) end
+      end, four)
+   refuses("a partition of one CTA", "Only collective loads can be partitioned", function(x)
+      local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}, x:tile({ 0, 0 }, { 128, 64 })
+      return function() tc.copy_gmem_to_smem(tile, s, b, { partition_axis = 0 }) end
+   end, pair)
+   not_yet("(yet) collective loads", "tc.copy_gmem_to_smem with collective_axes", function(x)
+      local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}, x:tile({ 0, 0 }, { 128, 64 })
+      return function() tc.copy_gmem_to_smem(tile, s, b, { collective_axes = "x" }) end
+   end, pair)
+   refuses("a partitioned load of another shape",
+      "Expected source shape to be (256, 64), but got (128, 64). Dim 0 is partitioned over an axis of size 2.", function(x)
+         local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}, x:tile({ 0, 0 }, { 128, 64 })
+         return function() tc.copy_gmem_to_smem(tile, s, b, { collective_axes = "x", partition_axis = 0 }) end
+      end, pair)
+end)
+
+describe("TMA refuses", function()
+   local function load(shape, dtype, options)
+      return function(x)
+         local s, b = tc.smem(shape, dtype, options), tc.barrier {}
+         local tile = x:tile({ 0, 0 }, shape)
+         return function() tc.copy_gmem_to_smem(tile, s, b) end
+      end
+   end
+   refuses("rows of the array that are no multiple of 16 bytes",
+      "async_copy requires all GMEM strides except the last one to be a multiple of 16 bytes",
+      load({ 128, 64 }, tc.f16), { args = { tc.gmem({ 512, 500 }, tc.f16) } })
+   refuses("tiles that are no multiple of 16 bytes wide",
+      "Async copies require the number of bits copied along the last dimension to be divisible by 128, but got 64",
+      load({ 128, 4 }, tc.f16), f16)
+   refuses("rows that do not fall into boxes",
+      "Async copies only support copying <=256 elements along each dimension, got (8, 300)",
+      load({ 8, 300 }, tc.f32, { swizzle = "none" }), { args = { tc.gmem({ 512, 512 }, tc.f32) } })
+   refuses("columns of a plain array",
+      "async_copy needs the SMEM reference to be contiguous, but got strides [64, 1] for shape (128, 32)", function(x)
+         local s, b = tc.smem({ 128, 64 }, tc.f16, { swizzle = "none" }), tc.barrier {}
+         local tile, whole = x:tile({ 0, 0 }, { 128, 32 }), x:tile({ 0, 0 }, { 128, 64 })
+         local part = s:at(tc.all, tc.ds(0, 32))
+         return function() tc.copy_gmem_to_smem(tile, part, b) end, function() tc.copy_gmem_to_smem(whole, s, b) end
+      end, f16)
+   refuses("a plain slice at an odd place",
+      "A plain SMEM slice must start at a multiple of 128 bytes to be copied, but this one is not known to.", function(x)
+         local s, b = tc.smem({ 64, 8 }, tc.f16), tc.barrier {}
+         local tile = x:tile({ 0, 0 }, { 8, 8 })
+         local odd, even = s:at(tc.ds(4, 8)), s:at(tc.ds(8, 8))
+         return function() tc.copy_gmem_to_smem(tile, odd, b) end, function() tc.copy_gmem_to_smem(tile, even, b) end
+      end, f16)
+   refuses("a last dimension that is not the array's",
+      "TMA requires the stride of the last dimension after transforming the GMEM reference to be 1, but it is 512.",
+      function(x)
+         local s, b = tc.smem({ 64 }, tc.f16), tc.barrier {}
+         local column = x:at(tc.ds(0, 64), 0)
+         return function() tc.copy_gmem_to_smem(column, s, b) end
+      end, f16)
+   refuses("a transposed source",
+      "TMA requires the stride of the last dimension after transforming the GMEM reference to be 1, but it is 512.",
+      function(x)
+         local s, b = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}
+         local tile = x:T():tile({ 0, 0 }, { 128, 64 })
+         return function() tc.copy_gmem_to_smem(tile, s, b) end
+      end, f16)
+   refuses("a transposed destination", "src and dst must both be transposed or neither.", function(x)
+      local s, b = tc.smem({ 64, 128 }, tc.f16), tc.barrier {}
+      local tile, other = x:tile({ 0, 0 }, { 128, 64 }), x:T():tile({ 0, 0 }, { 128, 64 })
+      return function() tc.copy_gmem_to_smem(tile, s:T(), b) end, function() tc.copy_gmem_to_smem(other, s:T(), b) end
+   end, f16)
+   refuses("2-bit elements", "unsupported TMA dtype i2", load({ 8, 64 }, tc.u2), { args = { tc.gmem({ 64, 64 }, tc.u2) } })
+   not_yet("(yet) 6-bit elements", "A copy of float6_e2m3fn", load({ 8, 128 }, tc.e2m3),
+      { args = { tc.gmem({ 128, 128 }, tc.e2m3) } })
+end)
+
+describe("tc.copy_smem_to_gmem refuses", function()
+   it("other spaces", function()
+      helper.recording(f16, function(_, x)
+         local s = tc.smem({ 128, 64 }, tc.f16)
+         assert.matches("^src must be a SMEM reference, got GMEM ref",
+            helper.first_line(helper.message(function() tc.copy_smem_to_gmem(x, x) end)))
+         assert.matches("^dst must be a GMEM reference, got SMEM ref",
+            helper.first_line(helper.message(function() tc.copy_smem_to_gmem(s, s) end)))
+      end)
+   end)
+   refuses("other dtypes", "Expected dtypes to match but src had type float32 and dst had type float16", function(x)
+      local s = tc.smem({ 128, 64 }, tc.f32)
+      return function() tc.copy_smem_to_gmem(s, x) end
+   end, f16)
+   refuses("other shapes", "Expected shapes to match, but src has shape (128, 64) and dst has shape (512, 512)", function(x)
+      local s, tile = tc.smem({ 128, 64 }, tc.f16), x:tile({ 0, 0 }, { 128, 64 })
+      return function() tc.copy_smem_to_gmem(s, x) end, function() tc.copy_smem_to_gmem(s, tile) end
+   end, f16)
+   refuses("reductions that TMA has not", "Reduction op max not supported by the TMA implementation for element type f32",
+      function(x)
+         local s, tile = tc.smem({ 128, 32 }, tc.f32), x:tile({ 0, 0 }, { 128, 32 })
+         return function() tc.copy_smem_to_gmem(s, tile, { reduction_op = "max" }) end,
+            function() tc.copy_smem_to_gmem(s, tile, { reduction_op = "add" }) end
+      end, { args = { tc.gmem({ 512, 512 }, tc.f32) } })
+end)
