@@ -58,7 +58,8 @@ describe("a GPU, by the driver's interface", function()
 
   with_driver("one without a target, or that is not there, is nil, a message and a code", function()
     local output = run[[print(tc.device("cuda:1")) print(tc.device("cuda:2"))]]
-    assert.matches("nil\tcuda:1 (Fake GPU 41) has compute capability 7.5, for which there is no target", output, 1, true)
+    assert.matches("nil\tcuda:1 (Fake GPU 41) has compute capability 7.5, for which there is no target", output,
+      1, true)
     assert.matches("nil\tthere is no cuda:2: the driver sees 2 GPUs\tno-device", output, 1, true)
   end)
 
@@ -165,6 +166,7 @@ describe("a GPU, by the driver's interface", function()
     local output = run[[
       local k = tc.kernel{ name = "k", target = "sm_100a", args = { tc.gmem({ 8 }, "f32") }, body = function() end }
       print(pcall(k, tc.zeros({ 8 }, "f32")))]]
-    assert.matches("kernel 'k' is for sm_100a, but cuda:0 runs sm_90a. With TCMMA_DEVICE=emulator:sm_100a", output, 1, true)
+    assert.matches("kernel 'k' is for sm_100a, but cuda:0 runs sm_90a. With TCMMA_DEVICE=emulator:sm_100a", output,
+      1, true)
   end)
 end)

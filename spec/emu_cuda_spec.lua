@@ -165,8 +165,8 @@ describe("floating point on the emulator", function()
     for i, x in ipairs(values) do
       x = f32(x)
       local t = x < 0 and math.ceil(x) or math.floor(x)
-      expected[i] = { math.tointeger(clamp(t, -2 ^ 31, 2 ^ 31 - 1)), math.tointeger(clamp(round(x), -2 ^ 31, 2 ^ 31 - 1)),
-        s32(math.tointeger(clamp(t, 0, 2 ^ 32 - 1))) }
+      expected[i] = { math.tointeger(clamp(t, -2 ^ 31, 2 ^ 31 - 1)),
+        math.tointeger(clamp(round(x), -2 ^ 31, 2 ^ 31 - 1)), s32(math.tointeger(clamp(t, 0, 2 ^ 32 - 1))) }
     end
     same(expected, out)
   end)
@@ -184,7 +184,8 @@ describe("floating point on the emulator", function()
       local e = math.exp(2 * x)
       local expected = { math.exp(x), math.log(x), math.sin(x), x ^ -0.5, (e - 1) / (e + 1), x ^ 1.5 }
       for j, y in ipairs(expected) do
-        assert.is_true(math.abs(row[j] - y) <= 1e-6 * math.max(1, math.abs(y)), ("%d %d: %g %g"):format(i, j, row[j], y))
+        local near = math.abs(row[j] - y) <= 1e-6 * math.max(1, math.abs(y))
+        assert.is_true(near, ("%d %d: %g %g"):format(i, j, row[j], y))
       end
     end
   end)
@@ -308,7 +309,8 @@ describe("threads of a block on the emulator", function()
       int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
       int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
       out[b * blockDim.x * blockDim.y * blockDim.z + t] =
-        threadIdx.x + 10 * threadIdx.y + 100 * threadIdx.z + 1000 * blockIdx.x + 10000 * blockIdx.y + 100000 * blockIdx.z;
+        threadIdx.x + 10 * threadIdx.y + 100 * threadIdx.z + 1000 * blockIdx.x +
+        10000 * blockIdx.y + 100000 * blockIdx.z;
     }]]))
     module:kernel():launch{ grid = { 2, 3, 2 }, block = { 4, 2, 3 }, args = { out } }
     local expected = {}
@@ -377,8 +379,8 @@ describe("a module on the emulator", function()
 
   with_nvrtc("prints into the report", function()
     local module = assert(tc.cuda[[extern "C" __global__ void k(float x) {
-      if (threadIdx.x < 2) printf("thread %d of %s: %.2f %5u|%x %lld%%\n", threadIdx.x, "block", x * threadIdx.x, 42u, 255,
-        -5000000000ll);
+      if (threadIdx.x < 2) printf("thread %d of %s: %.2f %5u|%x %lld%%\n", threadIdx.x, "block",
+        x * threadIdx.x, 42u, 255, -5000000000ll);
     }]])
     local report = module:kernel():emulate{ block = { 4 }, args = { 1.25 } }
     assert.is_true(report.completed)
@@ -386,7 +388,8 @@ describe("a module on the emulator", function()
     local lines = {}
     for line in report.output:gmatch("[^\n]+") do lines[#lines + 1] = line end
     table.sort(lines)
-    assert.same({ "thread 0 of block: 0.00    42|ff -5000000000%", "thread 1 of block: 1.25    42|ff -5000000000%" }, lines)
+    assert.same({ "thread 0 of block: 0.00    42|ff -5000000000%",
+      "thread 1 of block: 1.25    42|ff -5000000000%" }, lines)
   end)
 
   with_nvrtc("runs with optimisation off as well", function()

@@ -29,21 +29,38 @@ static CUresult status(void)
 	return sticky;
 }
 
-CUresult cuInit(unsigned flags) { return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
-CUresult cuDriverGetVersion(int *v) { *v = 13000; return CUDA_SUCCESS; }
-CUresult cuDeviceGetCount(int *count) { *count = 2; return CUDA_SUCCESS; }
-CUresult cuDeviceGet(CUdevice *d, int ordinal) { *d = 40 + ordinal; return CUDA_SUCCESS; }
+CUresult cuInit(unsigned flags)
+{
+	return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+CUresult cuDriverGetVersion(int *v)
+{
+	*v = 13000;
+	return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetCount(int *count)
+{
+	*count = 2;
+	return CUDA_SUCCESS;
+}
+CUresult cuDeviceGet(CUdevice *d, int ordinal)
+{
+	*d = 40 + ordinal;
+	return CUDA_SUCCESS;
+}
 
 CUresult cuGetErrorName(CUresult r, const char **text)
 {
 	*text = r == CUDA_ERROR_ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-		: r == CUDA_ERROR_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_OTHER";
+		: r == CUDA_ERROR_LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED"
+						: "CUDA_ERROR_OTHER";
 	return CUDA_SUCCESS;
 }
 
 CUresult cuGetErrorString(CUresult r, const char **text)
 {
-	*text = r == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "some error";
+	*text = r == CUDA_ERROR_ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
+						: "some error";
 	return CUDA_SUCCESS;
 }
 
@@ -64,21 +81,49 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice d)
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice d)
 {
 	switch (attribute) {
-	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = d == 40 ? 9 : 7; break;
-	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = d == 40 ? 0 : 5; break;
-	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; break;
-	case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = 1024; break;
-	case CU_DEVICE_ATTRIBUTE_CLOCK_RATE: *value = 1980000; break;
-	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 232448; break;
-	default: return CUDA_ERROR_INVALID_VALUE;
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+		*value = d == 40 ? 9 : 7;
+		break;
+	case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+		*value = d == 40 ? 0 : 5;
+		break;
+	case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+		*value = 132;
+		break;
+	case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+		*value = 1024;
+		break;
+	case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+		*value = 1980000;
+		break;
+	case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+		*value = 232448;
+		break;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
 	}
 	return CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { *c = (CUcontext)(size_t)d; return CUDA_SUCCESS; }
-CUresult cuDevicePrimaryCtxRelease(CUdevice d) { (void)d; return CUDA_SUCCESS; }
-CUresult cuCtxSetCurrent(CUcontext c) { (void)c; return CUDA_SUCCESS; }
-CUresult cuCtxSynchronize(void) { return status(); }
+CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
+{
+	*c = (CUcontext)(size_t)d;
+	return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRelease(CUdevice d)
+{
+	(void)d;
+	return CUDA_SUCCESS;
+}
+CUresult cuCtxSetCurrent(CUcontext c)
+{
+	(void)c;
+	return CUDA_SUCCESS;
+}
+CUresult cuCtxSynchronize(void)
+{
+	return status();
+}
 
 CUresult cuMemGetInfo(size_t *free_bytes, size_t *total)
 {
@@ -127,7 +172,8 @@ CUresult cuMemcpyDtoH(void *dst, CUdeviceptr src, size_t n)
 }
 
 /* A cubin, or a text where the assembler is missing; then an error log goes where it was asked. */
-CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_option *options, void **values)
+CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_option *options,
+			    void **values)
 {
 	*m = (CUmodule)1;
 	if (!memcmp(image, "\177ELF", 4)) {
@@ -143,7 +189,11 @@ CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_op
 	return CUDA_SUCCESS;
 }
 
-CUresult cuModuleUnload(CUmodule m) { (void)m; return CUDA_SUCCESS; }
+CUresult cuModuleUnload(CUmodule m)
+{
+	(void)m;
+	return CUDA_SUCCESS;
+}
 
 CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
 {
@@ -168,7 +218,9 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute attribute, int va
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction f)
 {
 	(void)f;
-	*value = attribute == CU_FUNC_ATTRIBUTE_NUM_REGS ? 33 : attribute == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES ? 48 : 0;
+	*value = attribute == CU_FUNC_ATTRIBUTE_NUM_REGS            ? 33
+		 : attribute == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES ? 48
+								    : 0;
 	return CUDA_SUCCESS;
 }
 
@@ -180,15 +232,26 @@ CUresult cuOccupancyMaxActiveClusters(int *count, CUfunction f, const CUlaunchCo
 	return CUDA_SUCCESS;
 }
 
-CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
-				const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *box,
-				const cuuint32_t *steps, CUtensorMapInterleave interleave,
-				CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
-				CUtensorMapFloatOOBfill fill)
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
+				void *address, const cuuint64_t *dims, const cuuint64_t *strides,
+				const cuuint32_t *box, const cuuint32_t *steps,
+				CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+				CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill)
 {
-	cuuint64_t fields[16] = {(cuuint64_t)(size_t)address, type, rank, dims[0], rank > 1 ? dims[1] : 0,
-				 rank > 1 ? strides[0] : 0, box[0], rank > 1 ? box[1] : 0, steps[0], interleave,
-				 swizzle, promotion, fill, (cuuint64_t)++encodes};
+	cuuint64_t fields[16] = {(cuuint64_t)(size_t)address,
+				 type,
+				 rank,
+				 dims[0],
+				 rank > 1 ? dims[1] : 0,
+				 rank > 1 ? strides[0] : 0,
+				 box[0],
+				 rank > 1 ? box[1] : 0,
+				 steps[0],
+				 interleave,
+				 swizzle,
+				 promotion,
+				 fill,
+				 (cuuint64_t)++encodes};
 
 	if ((size_t)map % 64)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -201,12 +264,22 @@ static void probe(const CUlaunchConfig *c, void **parameters)
 {
 	int *out = *(int **)parameters[0];
 	const CUlaunchAttribute *a = c->numAttrs ? c->attrs : NULL;
-	const int values[] = {
-		(int)c->gridDimX, (int)c->gridDimY, (int)c->gridDimZ, (int)c->blockDimX, (int)c->blockDimY,
-		(int)c->blockDimZ, (int)c->sharedMemBytes,
-		a && a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION ? (int)a->value.clusterDim.x : 0,
-		a ? (int)a->value.clusterDim.y : 0, *(int *)parameters[1], c->hStream ? 1 : 0, dynamic_limit,
-		nonportable, cubins};
+	const int values[] = {(int)c->gridDimX,
+			      (int)c->gridDimY,
+			      (int)c->gridDimZ,
+			      (int)c->blockDimX,
+			      (int)c->blockDimY,
+			      (int)c->blockDimZ,
+			      (int)c->sharedMemBytes,
+			      a && a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+				      ? (int)a->value.clusterDim.x
+				      : 0,
+			      a ? (int)a->value.clusterDim.y : 0,
+			      *(int *)parameters[1],
+			      c->hStream ? 1 : 0,
+			      dynamic_limit,
+			      nonportable,
+			      cubins};
 
 	memcpy(out, values, sizeof values);
 }
@@ -231,12 +304,49 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **paramete
 	return CUDA_SUCCESS;
 }
 
-CUresult cuStreamCreate(CUstream *s, unsigned flags) { (void)flags; *s = (CUstream)(size_t)++streams; return CUDA_SUCCESS; }
-CUresult cuStreamDestroy(CUstream s) { (void)s; return CUDA_SUCCESS; }
-CUresult cuStreamSynchronize(CUstream s) { (void)s; return status(); }
-CUresult cuEventCreate(CUevent *e, unsigned flags) { (void)flags; *e = (CUevent)malloc(1); return CUDA_SUCCESS; }
-CUresult cuEventDestroy(CUevent e) { free(e); return CUDA_SUCCESS; }
-CUresult cuEventRecord(CUevent e, CUstream s) { (void)e; (void)s; return CUDA_SUCCESS; }
-CUresult cuEventSynchronize(CUevent e) { (void)e; return status(); }
+CUresult cuStreamCreate(CUstream *s, unsigned flags)
+{
+	(void)flags;
+	*s = (CUstream)(size_t)++streams;
+	return CUDA_SUCCESS;
+}
+CUresult cuStreamDestroy(CUstream s)
+{
+	(void)s;
+	return CUDA_SUCCESS;
+}
+CUresult cuStreamSynchronize(CUstream s)
+{
+	(void)s;
+	return status();
+}
+CUresult cuEventCreate(CUevent *e, unsigned flags)
+{
+	(void)flags;
+	*e = (CUevent)malloc(1);
+	return CUDA_SUCCESS;
+}
+CUresult cuEventDestroy(CUevent e)
+{
+	free(e);
+	return CUDA_SUCCESS;
+}
+CUresult cuEventRecord(CUevent e, CUstream s)
+{
+	(void)e;
+	(void)s;
+	return CUDA_SUCCESS;
+}
+CUresult cuEventSynchronize(CUevent e)
+{
+	(void)e;
+	return status();
+}
 #undef cuEventElapsedTime
-CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to) { (void)from; (void)to; *ms = 2.5f; return CUDA_SUCCESS; }
+CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+{
+	(void)from;
+	(void)to;
+	*ms = 2.5f;
+	return CUDA_SUCCESS;
+}
