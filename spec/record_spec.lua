@@ -1,0 +1,305 @@
+local tc = require "tcmma"
+local recording = require "recording"
+local message, with, ops = recording.message, recording.with, recording.ops
+
+describe("tc.kernel and tc.record", function()
+  it("record the matmul of the manual", function()
+    local M, N, K, TM, TN, TK, STAGES = 512, 512, 512, 128, 256, 64, 4
+    local k = tc.kernel{
+      name = "matmul",
+      args = { tc.gmem({M, K}, tc.float16), tc.gmem({K, N}, tc.float16), tc.gmem({M, N}, tc.float16) },
+      grid = { M // TM, N // TN }, grid_names = { "m", "n" },
+      body = function(a, b, out)
+        local m, n = tc.axis_index "m", tc.axis_index "n"
+        local a_smem = tc.smem({STAGES, TM, TK}, tc.float16)
+        local b_smem = tc.smem({STAGES, TK, TN}, tc.float16)
+        local acc = tc.tmem({TM, TN}, tc.float32)
+        local out_smem = tc.smem({2, TM, 64}, tc.float16)
+        local loaded = tc.barrier{ num_arrivals = 2, num_barriers = STAGES }
+        local consumed = tc.barrier{ num_barriers = STAGES, orders_tensor_core = true }
+        local done = tc.barrier{ orders_tensor_core = true }
+        local load, issue = tc.role{ name = "load", warps = 1 }, tc.role{ name = "mma", warps = 1 }
+        local store = tc.role{ name = "epilogue", warpgroups = 1 }
+        load(function()
+          tc.range(K // TK, function(i)
+            local s = i % STAGES
+            tc.when(i:ge(STAGES), function() tc.barrier_wait(consumed[s]) end)
+            tc.copy_gmem_to_smem(a:tile({m, i}, {TM, TK}), a_smem[s], loaded[s])
+            tc.copy_gmem_to_smem(b:tile({i, n}, {TK, TN}), b_smem[s], loaded[s])
+          end)
+        end)
+        issue(function()
+          tc.range(K // TK, function(i)
+            local s = i % STAGES
+            tc.barrier_wait(loaded[s])
+            tc.mma(acc, a_smem[s], b_smem[s], { barrier = consumed[s], accumulate = i:gt(0) })
+          end)
+          tc.commit_arrive(done)
+        end)
+        store(function()
+          tc.barrier_wait(done)
+          for i = 0, TN // 64 - 1 do
+            tc.wait_smem_to_gmem(1)
+            out_smem[i % 2]:store(tc.async_load_tmem(acc:at(tc.all, tc.ds(i * 64, 64))):astype(tc.float16))
+            tc.commit_smem()
+            tc.copy_smem_to_gmem(out_smem[i % 2], out:tile({m, n * (TN // 64) + i}, {TM, 64}))
+          end
+          tc.wait_smem_to_gmem(0)
+        end)
+      end,
+    }
+    local text = ops(k)
+    assert.same({
+      'role "load" (1 warp)',
+      "  range i1 = 0 to 8 step 1",
+      "    when i1 >= 4",
+      "      barrier_wait barrier1[i1 % 4]",
+      "    copy_gmem_to_smem arg0[m * 128 +: 128, i1 * 64 +: 64] -> smem0[i1 % 4, :, :] barrier=barrier0[i1 % 4]",
+      "    copy_gmem_to_smem arg1[i1 * 64 +: 64, n * 256 +: 256] -> smem1[i1 % 4, :, :] barrier=barrier0[i1 % 4]",
+      'role "mma" (1 warp)',
+      "  range i7 = 0 to 8 step 1",
+      "    barrier_wait barrier0[i7 % 4]",
+      "    mma tmem2 (+)= smem0[i7 % 4, :, :] @ smem1[i7 % 4, :, :] accumulate=i7 > 0 barrier=barrier1[i7 % 4]",
+      "  commit_arrive barrier2",
+      'role "epilogue" (1 warpgroup)',
+      "  barrier_wait barrier2",
+      "  wait_smem_to_gmem 1",
+      "  %14 = async_load_tmem tmem2[:, 0 +: 64] -> float32 (128, 64)",
+      "  %15 = astype %14 -> float16 (128, 64)",
+      "  store smem3[0, :, :] = %15",
+      "  commit_smem",
+      "  copy_smem_to_gmem smem3[0, :, :] -> arg2[m * 128 +: 128, n * 256 +: 64]",
+    }, table.move(text, 1, 19, 1, {}))
+    assert.equal(38, #k)
+    assert.equal(38, k:len())
+    assert.is_true(k.finished)
+    assert.equal("matmul", k.name)
+    k:close()
+  end)
+
+  it("writes the Lua line beside every operation", function()
+    with({}, function(k)
+      tc.commit_smem()
+      local line = debug.getinfo(1, "l").currentline - 1
+      assert.matches("commit_smem  %-%- .*record_spec.lua:" .. line, k:ops())
+    end)
+  end)
+
+  it("refuse a table that says nothing sensible", function()
+    assert.equal("bad argument #1 to 'kernel' (table expected, such as { name = \"matmul\", args = {...}, " ..
+      "grid = {...} }; got nil)", message(tc.kernel, nil))
+    assert.equal("bad argument #1 to 'record' (unknown option 'gird' (did you mean 'grid'?))",
+      message(tc.record, { gird = {1} }))
+    assert.matches("field 'body' is missing", message(tc.kernel, {}))
+    assert.matches("field 'args', entry 1: tc.gmem%(shape, dtype%) expected, got integer 3",
+      message(tc.record, { args = {3} }))
+    assert.matches("field 'grid', entry 2: an integer >= 1 expected, got integer 0",
+      message(tc.record, { grid = {1, 0} }))
+    assert.matches("grid has 1 axes, grid_names has 2",
+      message(tc.record, { grid = {4}, grid_names = { "a", "b" } }))
+    assert.matches("two axes of the grid and the cluster are named 'x'",
+      message(tc.record, { grid = {4}, grid_names = {"x"}, cluster = {2}, cluster_names = {"x"} }))
+    assert.matches("needs grid_names", message(tc.record, { grid = function() return {1} end }))
+    assert.matches("unknown target 'sm_42'; there are sm_", message(tc.record, { target = "sm_42" }))
+    assert.matches("no recording is open", message(tc.commit_smem))
+  end)
+
+  it("allow one open recording at a time", function()
+    local first = tc.record{ name = "first" }
+    local line = debug.getinfo(1, "l").currentline - 1
+    assert.matches("the recording of kernel 'first', opened at .*record_spec.lua:" .. line .. ", is still open",
+      message(tc.record, {}))
+    first:finish()
+    local second = tc.record{}
+    second:close()
+    second:close()
+    assert.equal("kernel (closed)", tostring(second))
+    assert.matches("this kernel was closed", message(second.ops, second))
+  end)
+
+  it("give up a recording that nobody holds", function()
+    tc.record{ name = "lost" }
+    local k = tc.record{ name = "next" }
+    assert.matches("^kernel 'next', 0 operations so far", tostring(k))
+    k:close()
+  end)
+
+  it("leave no recording open when the body raises", function()
+    assert.matches("^boom", message(tc.kernel, { body = function() error("boom", 0) end }))
+    assert.matches("no recording is open", message(tc.commit_smem))
+    local marker = {}
+    local ok, raised = pcall(tc.kernel, { body = function() error(marker) end })
+    assert.is_false(ok)
+    assert.equal(marker, raised)
+  end)
+
+  it("keep the traceback of an error in the body", function()
+    local function inner() error "deep" end
+    local _, trace = xpcall(tc.kernel, debug.traceback, { body = function() tc.range(2, function() inner() end) end })
+    assert.matches("upvalue 'inner'", trace)
+  end)
+
+  it("refuse to yield out of a body, and stay usable", function()
+    local resume = coroutine.wrap(function()
+      return pcall(tc.kernel, { body = function() coroutine.yield() end })
+    end)
+    local ok, why = resume()
+    assert.is_false(ok)
+    assert.matches("attempt to yield across a C%-call boundary", why)
+    tc.record{}:close()
+  end)
+
+  it("finish only once and only outside blocks", function()
+    with({ name = "k" }, function(k)
+      tc.range(2, function()
+        assert.matches("finish%(%) inside a block", message(k.finish, k))
+        assert.matches("close%(%) inside a block", message(k.close, k))
+      end)
+      assert.equal(k, k:finish())
+      assert.matches("finished already", message(k.finish, k))
+      assert.matches("no recording is open", message(tc.commit_smem))
+    end)
+  end)
+end)
+
+describe("A refused call", function()
+  local before
+
+  local function unchanged(k, fn, ...)
+    before = k:ops()
+    local text = message(fn, ...)
+    assert.equal(before, k:ops())
+    return text
+  end
+
+  it("leaves the recording as it was", function()
+    with({ args = { tc.gmem({256, 256}, "f32") } }, function(k, a)
+      local smem = tc.smem({128, 64}, "f32")
+      local acc = tc.tmem({128, 64}, "f32")
+      local full = tc.full({128, 64}, 1, "f32")
+      unchanged(k, tc.smem, {128, 64}, "f32", { swizzle = 48 })
+      unchanged(k, tc.tmem, {100, 64}, "f32")
+      unchanged(k, tc.barrier, { num_barriers = 33 })
+      unchanged(k, tc.mma, acc, smem, acc)
+      unchanged(k, tc.copy_smem_to_gmem, smem, a)
+      unchanged(k, tc.copy_gmem_to_smem, a, smem)
+      unchanged(k, tc.async_load_tmem, smem)
+      unchanged(k, tc.async_store_tmem, acc, tc.TMEM)
+      unchanged(k, a.store, a, full)
+      unchanged(k, a[0].store, a[0], full)
+      local half, three = full:astype "f16", tc.iota({3}, 0, "f32")
+      unchanged(k, function() return full + three end)
+      unchanged(k, tc.where, true, full, half)
+      unchanged(k, tc.role, { name = "late", warps = 1 })
+    end)
+  end)
+
+  it("does not count the parts of a call that came before its error", function()
+    with({}, function(k)
+      local x = tc.full({128, 64}, 0, "f32")
+      local row = tc.iota({64}, 0, "f16")
+      local count = #k
+      -- the splat of the condition is recorded before the refused operation, and goes with it
+      assert.matches("dtypes are not converted silently", message(tc.where, true, x, row))
+      assert.equal(count, #k)
+    end)
+  end)
+end)
+
+describe("A callback that raises", function()
+  it("takes its half-recorded block back", function()
+    with({ args = { tc.gmem({128, 64}, "f32") } }, function(k, a)
+      local x = tc.axis_index(0)
+      local before = k:ops()
+      for _, block in ipairs{
+        function(fn) tc.range(4, fn) end,
+        function(fn) tc.loop(function() tc.stop(x:gt(1)); fn() end) end,
+        function(fn) tc.when(x:gt(1), fn) end,
+        function(fn) tc.when(x:gt(1), function() end, fn) end,
+        function(fn) tc.range(4, function() tc.when(x:eq(0), function() tc.range(2, fn) end) end) end,
+      } do
+        assert.equal("boom", message(block, function()
+          tc.smem({128, 64}, "f16")
+          tc.barrier{}
+          tc.var(1)
+          a:store(tc.full({128, 64}, 0, "f32"))
+          error("boom", 0)
+        end))
+        assert.equal(before, k:ops())
+        assert.equal(0, #k)
+      end
+      -- the role-less operation is gone too: roles may still be made
+      local r = tc.role{ name = "r", warpgroups = 1 }
+      before = k:ops()
+      assert.equal("boom", message(r, function() a:store(1); error("boom", 0) end))
+      assert.equal(before, k:ops())
+      r(function() a:store(1) end)
+      assert.same({ 'role "r" (1 warpgroup)', "  %1 = full 1.0 -> float32 (128, 64)", "  store arg0 = %1" }, ops(k))
+    end)
+  end)
+
+  it("makes what it allocated unusable", function()
+    with({}, function()
+      local smem, barrier, var, role, value
+      pcall(tc.range, 4, function(i)
+        smem, barrier, var, value = tc.smem({128, 64}, "f32"), tc.barrier{}, tc.var(1), i
+        error "boom"
+      end)
+      assert.matches("in a block that failed, and is gone", message(function() return smem:at(0) end))
+      assert.matches("in a block that failed, and is gone", message(tc.barrier_wait, barrier))
+      assert.matches("was made in a block that failed", message(var.get, var))
+      assert.matches("is used outside the tc.range", message(function() return value + 1 end))
+      pcall(tc.range, 4, function() role = tc.role{ warps = 1 }; error "boom" end)
+      assert.matches("was made in a block that failed", message(role, function() end))
+    end)
+  end)
+
+  it("gives vars and roles back to whom they belonged", function()
+    with({}, function()
+      local one, two = tc.role{ name = "one", warps = 1 }, tc.role{ name = "two", warps = 1 }
+      local v = tc.var(0)
+      pcall(one, function() v:set(1); error "boom" end)
+      two(function() v:set(2) end)
+      assert.matches("belongs to role 'two'", message(one, function() v:set(1) end))
+    end)
+  end)
+end)
+
+describe("Objects", function()
+  it("belong to their recording", function()
+    local k, a = tc.record{ name = "old", args = { tc.gmem({8, 8}, "f32") } }
+    local x, b = tc.axis_index(0), tc.barrier{}
+    k:finish()
+    assert.matches("this tcmma.ref belongs to kernel 'old' %(.*%), whose recording is finished",
+      message(function() return a:at(0) end))
+    with({ name = "new" }, function()
+      assert.matches("this tcmma.scalar belongs to kernel 'old' %(.*%), not to 'new', which is being recorded",
+        message(function() return x + 1 end))
+      assert.matches("this tcmma.barrier belongs to kernel 'old'", message(tc.barrier_wait, b))
+    end)
+    assert.equal("GMEM ref, float32 (8, 8), argument 1", tostring(a))
+    k:close()
+    assert.equal("tcmma.ref of a closed kernel", tostring(a))
+    assert.equal("tcmma.scalar of a closed kernel", tostring(x))
+    assert.matches("belongs to a kernel that was closed", message(function() return a.shape end))
+  end)
+
+  it("name unknown fields and wrong selves", function()
+    with({ args = { tc.gmem({8, 8}, "f32") } }, function(k, a)
+      assert.equal("a tcmma.ref has no field 'shap'", message(function() return a.shap end))
+      assert.equal("a tcmma.kernel has no field 'opts'", message(function() return k.opts end))
+      assert.matches("calling 'ops' on bad self", message(function() k.ops() end))
+      assert.matches("calling 'tile' on bad self", message(function() a.tile({0, 0}, {1, 1}) end))
+    end)
+  end)
+
+  it("survive garbage collection of the kernel's handle", function()
+    local a = select(2, tc.record{ args = { tc.gmem({8, 8}, "f32") } })
+    collectgarbage()
+    collectgarbage()
+    assert.same({8, 8}, a.shape)
+    a:at(0)
+    a = nil -- luacheck: ignore
+    tc.record{}:close()
+  end)
+end)
