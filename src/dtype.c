@@ -94,7 +94,7 @@ static double double_to_odd(uint64_t magnitude, bool negative)
 {
 	if (magnitude >> 53) {
 		int excess = 0;
-		while (magnitude >> (53 + excess))
+		while (magnitude >> 53 >> excess)
 			excess++;
 		uint64_t lost = magnitude & low_bits(excess);
 		magnitude = (magnitude >> excess | (lost != 0)) << excess;
@@ -242,7 +242,10 @@ void tc_convert_elements(enum dtype to, void *dst, enum dtype from, const void *
 		if (tc_to_integer(from, bits, &value))
 			tc_set_element(to, dst, i, tc_from_integer(to, value));
 		else
-			tc_set_element(to, dst, i, tc_from_double(to, double_to_odd(bits, false)));
+			tc_set_element(to, dst, i,
+				       tc_from_double(to, to == DT_F64
+								  ? (double)bits
+								  : double_to_odd(bits, false)));
 	}
 	for (int64_t i = 0; !wide && i < count; i += 512) {
 		int64_t n = count - i < 512 ? count - i : 512;

@@ -46,12 +46,25 @@ struct array *tc_check_array(lua_State *L, int arg)
 	return a;
 }
 
-/* Lua counts the userdata only: tell it what hangs on it, in the unit of LUA_GCSTEP. */
+/*
+ * Lua counts the userdata only.  Once the arrays made since the last time come
+ * to this many bytes, the collector is told of them as if Lua had allocated them.
+ */
+#define ACCOUNT_UNIT (INT64_C(64) << 20)
+#define ACCOUNT      "tcmma.unaccounted" /* registry: bytes */
+
 static void account(lua_State *L, int64_t bytes)
 {
-	int64_t kib = bytes / 1024;
-	if (kib >= 64 && lua_gc(L, LUA_GCISRUNNING))
+	lua_getfield(L, LUA_REGISTRYINDEX, ACCOUNT);
+	int64_t unaccounted = lua_tointeger(L, -1) + bytes;
+	if (unaccounted >= ACCOUNT_UNIT && lua_gc(L, LUA_GCISRUNNING)) {
+		int64_t kib = unaccounted / 1024;
 		lua_gc(L, LUA_GCSTEP, kib > INT_MAX / 1024 ? INT_MAX / 1024 : (int)kib);
+		unaccounted = 0;
+	}
+	lua_pushinteger(L, unaccounted);
+	lua_setfield(L, LUA_REGISTRYINDEX, ACCOUNT);
+	lua_pop(L, 1);
 }
 
 /* An array without memory, on the stack. */
