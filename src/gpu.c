@@ -339,13 +339,24 @@ static bool allow_cluster(struct device *d, struct gpu_function *f, const struct
 			     "cannot allow a cluster of more than 8 blocks", e);
 }
 
+/* Slot of a map in the cache: one multiplication a word, since every launch pays for it. */
+static unsigned map_slot(const struct tensormap *m)
+{
+	uint64_t words[sizeof *m / sizeof(uint64_t)], hash = 0;
+
+	_Static_assert(sizeof *m % sizeof(uint64_t) == 0, "a map is hashed by words");
+	memcpy(words, m, sizeof *m);
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		hash = (hash ^ words[i]) * UINT64_C(0x9e3779b97f4a7c15);
+	return (unsigned)(hash >> 40) & (ENCODED_MAPS - 1);
+}
+
 /* The encoded map in its slot of the cache; NULL and e when the driver refuses it. */
 static const CUtensorMap *encode(struct device *d, const struct tensormap *m, int number,
 				 struct err *e)
 {
 	struct gpu *g = d->state;
-	struct encoded_map *slot =
-		&g->maps[tc_hash(m, sizeof *m, 0x5bd1e995u) & (ENCODED_MAPS - 1)];
+	struct encoded_map *slot = &g->maps[map_slot(m)];
 	char why[256];
 
 	if (slot->used && !memcmp(&slot->key, m, sizeof *m))
