@@ -1,7 +1,5 @@
-/* Instructions on tensor maps, and the fences of proxies, which fast mode has no use for. */
+/* Instructions that change tensor maps in memory (8.1). */
 #include "async.h"
-
-#include <stdio.h>
 
 /* ---- tensormap.replace (8.1) ----------------------------------------------------------- */
 
@@ -184,59 +182,9 @@ static bool decode_copy(struct emu_decode *decode)
 	       emu_want_address(decode, 1) && emu_want_immediate(decode, 2, 128, 128);
 }
 
-static enum emu_step execute_nothing(struct emu_warp *warp, const struct emu_ins *ins,
-				     uint32_t mask)
-{
-	(void)warp, (void)ins, (void)mask;
-	return EMU_NEXT;
-}
-
-static bool decode_proxy_fence(struct emu_decode *decode)
-{
-	static const char *const proxies[] = {"alias", "async", "async::generic",
-					      "tensormap::generic", NULL};
-	int proxy = emu_take_one(decode, proxies);
-	bool range = proxy == 3;
-
-	if (proxy == -2)
-		return false;
-	if (proxy < 0)
-		return emu_reject(decode, "a proxy is missing: .async, .alias, .async::generic or "
-					  ".tensormap::generic");
-	emu_take_space(decode, EMU_GENERIC);
-	emu_take_prefix(decode, "sync_restrict::");
-	emu_take_semantics(decode);
-	emu_results(decode->ins, 0);
-	if (!range || decode->ins->operand_count == 0)
-		return emu_want_operands(decode, 0, 0);
-	return emu_want_operands(decode, 2, 2) && emu_want_address(decode, 0) &&
-	       emu_want_immediate(decode, 1, 128, 128);
-}
-
-static bool decode_init_fence(struct emu_decode *decode)
-{
-	emu_take_semantics(decode);
-	return emu_want_operands(decode, 0, 0);
-}
-
-static bool decode_prefetch(struct emu_decode *decode)
-{
-	emu_take_space(decode, EMU_GENERIC);
-	emu_take(decode, "tensormap");
-	emu_results(decode->ins, 0);
-	return emu_want_operands(decode, 1, 1) && emu_want_address(decode, 0);
-}
-
 static const struct emu_opcode rows[] = {
 	{"tensormap.replace", decode_replace, execute_replace, EMU_P_NO_RESULT | EMU_P_SM90},
 	{"tensormap.cp_fenceproxy", decode_copy, execute_copy, EMU_P_NO_RESULT | EMU_P_SM90},
-	{"fence.proxy", decode_proxy_fence, execute_nothing, EMU_P_NO_RESULT},
-	{"fence.mbarrier_init", decode_init_fence, execute_nothing, EMU_P_SM90},
-	{"prefetch.tensormap", decode_prefetch, execute_nothing, EMU_P_NO_RESULT | EMU_P_SM90},
-	{"prefetch.param.tensormap", decode_prefetch, execute_nothing,
-	 EMU_P_NO_RESULT | EMU_P_SM90},
-	{"prefetch.const.tensormap", decode_prefetch, execute_nothing,
-	 EMU_P_NO_RESULT | EMU_P_SM90},
 };
 
 EMU_OPCODE_TABLE(tensormap_ops, rows);
