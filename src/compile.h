@@ -293,6 +293,7 @@ struct minst *mi_emit(struct low *l, const char *opcode, const struct mopnd *ope
 #define mi_if(l, p, ...)     mi_guard(mi(l, __VA_ARGS__), p, false)
 #define mi_unless(l, p, ...) mi_guard(mi(l, __VA_ARGS__), p, true)
 void mi_guard(struct minst *m, struct mreg p, bool negated);
+void mi_push(struct arena *a, struct ptrvec *v, void *item);
 struct minst *mi_place(struct low *l);          /* MI_PLACE */
 int mi_string(struct low *l, const char *text); /* number of a text in .global memory */
 void mi_add_param(struct low *l, struct param_slot *slot);

@@ -143,6 +143,7 @@ struct lines {
 	size_t counted; /* bytes of it that are counted */
 	struct srcpos at;
 	int capacity;
+	struct ptrvec files; /* const char *: .file directives, with profile */
 };
 
 static uint32_t line_number(struct lines *n, const struct strbuf *b)
@@ -152,8 +153,23 @@ static uint32_t line_number(struct lines *n, const struct strbuf *b)
 	return n->line;
 }
 
-static void map_line(struct compilation *c, struct lines *n, const struct strbuf *b,
-		     const struct op *op)
+/* Number of a file's .file directive, from 1. */
+static int file_number(struct compilation *c, struct lines *n, const char *file)
+{
+	for (int i = 0; i < n->files.count; i++)
+		if (strcmp(n->files.item[i], file) == 0)
+			return i + 1;
+	mi_push(c->arena, &n->files, tc_arena_strdup(c->arena, file));
+	return n->files.count;
+}
+
+static void put_loc(struct compilation *c, struct lines *n, struct strbuf *b, struct srcpos pos)
+{
+	if (c->kern->profile && pos.file)
+		tc_printf(b, "\t.loc %d %d 0\n", file_number(c, n, pos.file), pos.line);
+}
+
+static void map_line(struct compilation *c, struct lines *n, struct strbuf *b, const struct op *op)
 {
 	struct srcpos pos = op ? op->pos : (struct srcpos){0};
 	struct program *p = c->program;
@@ -161,6 +177,7 @@ static void map_line(struct compilation *c, struct lines *n, const struct strbuf
 	if (pos.line == n->at.line && pos.file == n->at.file)
 		return;
 	n->at = pos;
+	put_loc(c, n, b, pos);
 	if (p->line_count == n->capacity) {
 		int capacity = n->capacity ? 2 * n->capacity : 64;
 		struct program_line *grown =
@@ -300,4 +317,6 @@ void tc_emit(struct compilation *c, struct strbuf *out)
 		}
 	}
 	tc_puts(out, "}\n");
+	for (int i = 0; i < n.files.count; i++)
+		tc_printf(out, ".file %d \"%s\"\n", i + 1, (const char *)n.files.item[i]);
 }

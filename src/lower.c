@@ -310,27 +310,14 @@ static void set_registers(struct low *l)
 	}
 }
 
-/* Returns where the prefetches of tensor maps go. */
-static struct minst **prologue(struct low *l, struct mreg *first)
+/* Warp 0 makes barriers and TMEM ready; returns where the prefetches of tensor maps go. */
+static struct minst **initialise(struct low *l, struct mreg *first)
 {
 	struct compilation *c = l->c;
 	struct minst **prefetch;
 	int ready = mi_named_label(l, "ready");
-	struct mreg p;
+	struct mreg p = mi_pred(l);
 
-	c->thread = mi_named(l, MR_B32, "thread");
-	c->warp = mi_named(l, MR_B32, "warp");
-	c->lane = mi_named(l, MR_B32, "lane");
-	c->smem = mi_named(l, MR_B32, "smem");
-	mi(l, "mov.u32", R(c->thread), T("%tid.x"));
-	mi(l, "shr.u32", R(c->warp), R(c->thread), I(5));
-	/* The shuffle tells the assembler that the warp's number is uniform. */
-	mi(l, "shfl.sync.idx.b32", R(c->warp), R(c->warp), I(0), I(31), T("0xffffffff"));
-	mi(l, "and.b32", R(c->lane), R(c->thread), I(31));
-	mi(l, "mov.u32", R(c->smem), T("smem"));
-	c->kernel_at = l->at;
-	mi_place(l);
-	p = mi_pred(l);
 	mi(l, "setp.ne.u32", R(p), R(c->warp), I(0));
 	mi_if(l, p, "bra", LABEL(ready));
 	*first = mi_named(l, MR_PRED, "first");
@@ -344,6 +331,29 @@ static struct minst **prologue(struct low *l, struct mreg *first)
 	if (c->uses_tmem)
 		mi_plain(l, "tcgen05.fence::before_thread_sync");
 	mi(l, "bar.sync", I(0));
+	return prefetch;
+}
+
+/* Returns where the prefetches of tensor maps go; NULL: nowhere. */
+static struct minst **prologue(struct low *l, struct mreg *first)
+{
+	struct compilation *c = l->c;
+	struct minst **prefetch = NULL;
+
+	c->thread = mi_named(l, MR_B32, "thread");
+	c->warp = mi_named(l, MR_B32, "warp");
+	c->lane = mi_named(l, MR_B32, "lane");
+	c->smem = mi_named(l, MR_B32, "smem");
+	mi(l, "mov.u32", R(c->thread), T("%tid.x"));
+	mi(l, "shr.u32", R(c->warp), R(c->thread), I(5));
+	/* The shuffle tells the assembler that the warp's number is uniform. */
+	mi(l, "shfl.sync.idx.b32", R(c->warp), R(c->warp), I(0), I(31), T("0xffffffff"));
+	mi(l, "and.b32", R(c->lane), R(c->thread), I(31));
+	mi(l, "mov.u32", R(c->smem), T("smem"));
+	c->kernel_at = l->at;
+	mi_place(l);
+	if (c->kern->barriers.count || c->uses_tmem)
+		prefetch = initialise(l, first);
 	if (has_cluster(c->kern))
 		cluster_barrier(l);
 	if (c->target->ops->begun)
@@ -356,6 +366,8 @@ static void prefetch_maps(struct low *l, struct minst **at, struct mreg first)
 {
 	struct minst **back = l->at;
 
+	if (!at)
+		return;
 	l->at = at;
 	for (int i = 0; i < l->c->params.count; i++) {
 		const struct param_slot *s = l->c->params.item[i];
@@ -393,8 +405,12 @@ void tc_lower(struct compilation *c)
 {
 	struct low l = {.c = c, .arena = c->arena, .at = &c->first};
 	struct minst **prefetch;
-	struct mreg first;
+	struct mreg first = {.id = 0};
 	int done;
+
+	for (int i = 0; i < c->kern->allocs.count; i++)
+		if (((struct alloc *)c->kern->allocs.item[i])->space == SP_TMEM)
+			c->uses_tmem = c->target->tmem_columns > 0;
 
 	c->intervals =
 		tc_arena_alloc(c->arena, sizeof(*c->intervals) * (size_t)(c->kern->val_count + 1));

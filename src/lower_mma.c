@@ -222,6 +222,11 @@ void tc_lower_tcgen05_commit(struct low *l, const struct op *op)
 	if (o->collective_axis >= 0)
 		tc_low_fail(l, "commit_arrive with collective_axis is not supported on %s yet",
 			    l->c->target->name);
+	/* The leader arrives for every thread's loads and stores of TMEM. */
+	if (l->pending_ld || l->pending_st) {
+		tc_low_tcgen05_before_arrive(l);
+		tc_low_role_barrier(l);
+	}
 	tc_low_leader(l);
 	commit(l, &o->barrier);
 }
@@ -273,9 +278,6 @@ void tc_low_tcgen05_begin(struct low *l)
 	struct compilation *c = l->c;
 	struct maddr slot = {.sym = {SYM_TMEM_SLOT, NULL}};
 
-	for (int i = 0; i < c->kern->allocs.count; i++)
-		if (((struct alloc *)c->kern->allocs.item[i])->space == SP_TMEM)
-			c->uses_tmem = true;
 	if (!c->uses_tmem)
 		return;
 	mi(l, "bar.warp.sync", T("0xffffffff"));

@@ -4,7 +4,7 @@
 
 #include "compile.h"
 
-static void push(struct arena *a, struct ptrvec *v, void *item)
+void mi_push(struct arena *a, struct ptrvec *v, void *item)
 {
 	if (v->count == v->capacity) {
 		int capacity = v->capacity ? 2 * v->capacity : 16;
@@ -156,7 +156,7 @@ struct minst *mi_place(struct low *l)
 
 int mi_new_label(struct low *l)
 {
-	push(l->arena, &l->c->labels, NULL);
+	mi_push(l->arena, &l->c->labels, NULL);
 	return l->c->labels.count - 1;
 }
 
@@ -168,7 +168,7 @@ int mi_named_label(struct low *l, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	push(l->arena, &l->c->labels, tc_arena_strdup(l->arena, text));
+	mi_push(l->arena, &l->c->labels, tc_arena_strdup(l->arena, text));
 	return l->c->labels.count - 1;
 }
 
@@ -246,7 +246,7 @@ struct mreg mi_named(struct low *l, enum mreg_type type, const char *fmt, ...)
 	r->name = tc_arena_strdup(l->arena, text);
 	for (int i = 2; name_taken(l->c, r->name); i++)
 		r->name = tc_arena_printf(l->arena, "%s_%d", text, i);
-	push(l->arena, &l->c->named_registers, r);
+	mi_push(l->arena, &l->c->named_registers, r);
 	return *r;
 }
 
@@ -255,13 +255,13 @@ int mi_string(struct low *l, const char *text)
 	for (int i = 0; i < l->c->strings.count; i++)
 		if (!strcmp(l->c->strings.item[i], text))
 			return i;
-	push(l->arena, &l->c->strings, tc_arena_strdup(l->arena, text));
+	mi_push(l->arena, &l->c->strings, tc_arena_strdup(l->arena, text));
 	return l->c->strings.count - 1;
 }
 
 void mi_add_param(struct low *l, struct param_slot *slot)
 {
-	push(l->arena, &l->c->params, slot);
+	mi_push(l->arena, &l->c->params, slot);
 }
 
 void mi_require(struct low *l, int version)
