@@ -148,6 +148,23 @@ static int64_t total(struct kern *k, enum space space)
 	return sum;
 }
 
+/* The allocation with which the sum passes the limit. */
+static struct srcpos last_straw(struct kern *k, enum space space, int64_t limit)
+{
+	struct srcpos pos = k->pos;
+	int64_t sum = 0;
+
+	for (int i = 0; i < k->allocs.count && sum <= limit; i++) {
+		const struct alloc *a = k->allocs.item[i];
+
+		if (a->space != space)
+			continue;
+		pos = a->pos;
+		sum += size_of(a);
+	}
+	return pos;
+}
+
 static const char *list(struct kern *k, enum space space, const char *unit)
 {
 	const char *text = "";
@@ -189,8 +206,8 @@ void tc_verify_smem(struct kern *k, const struct target *t, int64_t placed)
 				       (long long)extra);
 	more = tc_arena_printf(&k->arena, "%s\n  %lld bytes in all; a block of %s may use %lld",
 			       more, (long long)sum, t->name, (long long)t->smem_limit);
-	tc_documented_at(&k->err, k->pos, SMEM_LIMIT, more, tc_integer_text(k, sum),
-			 tc_integer_text(k, t->smem_limit));
+	tc_documented_at(&k->err, last_straw(k, SP_SMEM, t->smem_limit), SMEM_LIMIT, more,
+			 tc_integer_text(k, sum), tc_integer_text(k, t->smem_limit));
 }
 
 static const char *cluster_text(struct kern *k)
@@ -246,7 +263,7 @@ static void verify_tmem(struct kern *k, const struct target *t)
 	while (rounded < columns)
 		rounded *= 2;
 	if (rounded > t->tmem_columns)
-		tc_documented_at(&k->err, k->pos, TMEM_LIMIT,
+		tc_documented_at(&k->err, last_straw(k, SP_TMEM, t->tmem_columns), TMEM_LIMIT,
 				 tc_arena_printf(&k->arena, "%s\n  %lld columns in all",
 						 list(k, SP_TMEM, "columns"), (long long)columns),
 				 tc_integer_text(k, rounded));
@@ -258,76 +275,50 @@ static void verify_tmem(struct kern *k, const struct target *t)
 
 static void verify_named_barriers(struct kern *k)
 {
+	const struct role *last = NULL;
 	int count = 0;
 
-	for (int i = 0; i < k->roles.count; i++)
-		count += ((const struct role *)k->roles.item[i])->warps > 1;
+	for (int i = 0; i < k->roles.count; i++) {
+		const struct role *r = k->roles.item[i];
+
+		count += r->warps > 1;
+		last = r->warps > 1 ? r : last;
+	}
 	if (count > NAMED_BARRIERS)
-		tc_documented_at(&k->err, k->pos, TOO_MANY_NAMED_BARRIERS, "",
+		tc_documented_at(&k->err, last->pos, TOO_MANY_NAMED_BARRIERS, "",
 				 tc_integer_text(k, count));
 }
 
-struct registers {
-	int64_t asked;            /* registers of all warpgroups at their limits */
-	int standard;             /* of a thread at launch */
-	int free_warps;           /* left in the last warpgroup of small roles */
-	const struct role *first; /* in that warpgroup */
-	const struct role *setter;
-};
-
-/* Whole warpgroups have a limit of their own; smaller roles share one. */
-static void add_role(struct kern *k, struct registers *r, const struct role *role)
-{
-	int limit = role->max_registers ? role->max_registers : r->standard;
-	int first_limit;
-
-	if (role->max_registers)
-		r->setter = role;
-	if (role->warpgroups) {
-		r->asked += (int64_t)32 * role->warps * limit;
-		return;
-	}
-	if (r->free_warps < role->warps) {
-		int groups = (role->warps - r->free_warps + 3) / 4;
-
-		r->asked += (int64_t)128 * groups * limit;
-		r->free_warps += 4 * groups;
-		r->first = r->free_warps - role->warps < 4 * groups ? role : r->first;
-	}
-	first_limit = r->first->max_registers ? r->first->max_registers : r->standard;
-	if (first_limit != limit)
-		tc_documented_at(&k->err, role->pos, REGISTERS_SHARED, "", r->first->name,
-				 role->name);
-	r->free_warps -= role->warps;
-}
-
+/* setmaxnreg moves registers between warpgroups; more than were launched with never come. */
 static void verify_registers(struct kern *k, const struct target *t)
 {
-	struct registers r = {0};
-	int warps = 0, groups, threads;
+	const struct role *setter = NULL;
+	int64_t asked = 0;
+	int warps = 0, threads, standard;
 
 	for (int i = 0; i < k->roles.count; i++)
 		warps += ((const struct role *)k->roles.item[i])->warps;
-	groups = (warps + 3) / 4;
-	threads = 128 * groups;
+	threads = (warps + 3) / 4 * 128;
 	if (!threads)
 		return;
-	r.standard = t->registers / threads / 8 * 8;
-	r.standard = r.standard > 256 ? 256 : r.standard;
-	for (int pass = 0; pass < 2; pass++)
-		for (int i = 0; i < k->roles.count; i++) {
-			const struct role *role = k->roles.item[i];
+	standard = t->registers / threads / 8 * 8;
+	standard = standard > 256 ? 256 : standard;
+	asked = (int64_t)threads * standard;
+	for (int i = 0; i < k->roles.count; i++) {
+		const struct role *role = k->roles.item[i];
 
-			if (role->warpgroups == (pass == 0))
-				add_role(k, &r, role);
-		}
-	if (r.setter && r.asked > (int64_t)threads * r.standard)
-		tc_documented_at(&k->err, r.setter->pos, REGISTERS_POOL,
+		if (!role->max_registers)
+			continue;
+		asked += (int64_t)32 * role->warps * (role->max_registers - standard);
+		setter = role;
+	}
+	if (setter && asked > (int64_t)threads * standard)
+		tc_documented_at(&k->err, setter->pos, REGISTERS_POOL,
 				 tc_arena_printf(&k->arena,
 						 "\n  %d threads, each launched with %d registers",
-						 threads, r.standard),
-				 tc_integer_text(k, r.asked),
-				 tc_integer_text(k, (int64_t)threads * r.standard));
+						 threads, standard),
+				 tc_integer_text(k, asked),
+				 tc_integer_text(k, (int64_t)threads * standard));
 }
 
 /* ---- ops ------------------------------------------------------------------------------------ */
@@ -352,14 +343,9 @@ static void verify_mma(const struct verify *v, const struct op *o)
 static void verify_op(void *arg, const struct site *site)
 {
 	const struct verify *v = arg;
-	const struct op *o = site->op;
-	int n = o->u.registers.count;
 
-	if (o->kind == OP_MMA)
-		verify_mma(v, o);
-	if (o->kind == OP_SET_MAX_REGISTERS && (n < 24 || n > 256 || n % 8))
-		tc_documented_at(&v->kern->err, o->pos, REGISTERS_RANGE, "",
-				 tc_integer_text(v->kern, n));
+	if (site->op->kind == OP_MMA)
+		verify_mma(v, site->op);
 }
 
 void tc_verify(struct kern *k, const struct target *t)
