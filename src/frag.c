@@ -57,7 +57,7 @@ struct frag *tc_frag_new(struct kern *k, enum dtype t, int rank, const int *shap
 	return f;
 }
 
-/* ---- leaves ---------------------------------------------------------------------------- */
+/* ---- leaves -------------------------------------------------------------- */
 
 static bool is_float(enum dtype t)
 {
@@ -122,7 +122,7 @@ struct frag *tc_frag_iota(struct kern *k, enum dtype t, int rank, const int *sha
 	return tc_kern_record(k, &draft)->u.iota.result;
 }
 
-/* ---- shapes ------------------------------------------------------------------------------ */
+/* ---- shapes -------------------------------------------------------------- */
 
 /* Shape of the result by numpy's rule: aligned at the last axis, 1 stretches. */
 static int broadcast_shape(struct kern *k, enum frag_op op, struct frag *const *arg, int count,
@@ -215,7 +215,7 @@ struct frag *tc_frag_broadcast(struct kern *k, struct frag *f, int rank, const i
 	return broadcast(k, f, rank, shape, axis);
 }
 
-/* ---- operations -------------------------------------------------------------------------- */
+/* ---- operations ---------------------------------------------------------- */
 
 static bool computes(enum dtype t)
 {

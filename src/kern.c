@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- life ---------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------- */
 
 static struct scope *new_scope(struct kern *k, enum scope_kind kind, struct op *owner,
 			       struct role *role)
@@ -79,7 +79,7 @@ const char *tc_pos_text(struct kern *k, struct srcpos pos)
 	return tc_arena_printf(&k->arena, "%s:%d", pos.file, pos.line);
 }
 
-/* ---- scopes ---------------------------------------------------------------------- */
+/* ---- scopes -------------------------------------------------------------- */
 
 #define MAX_DEPTH 64 /* nested scopes: the passes recurse over them */
 
@@ -139,7 +139,7 @@ void tc_kern_finish(struct kern *k)
 	k->finished = true;
 }
 
-/* ---- allocations, barriers, roles ---------------------------------------------------- */
+/* ---- allocations, barriers, roles ---------------------------------------- */
 
 struct alloc *tc_kern_alloc(struct kern *k, const struct alloc *draft, bool packed_given,
 			    bool layout_given, bool collective_given)
@@ -294,7 +294,7 @@ unsigned tc_kern_axes(struct kern *k, const char *const *names, int count)
 	return axes;
 }
 
-/* ---- marks --------------------------------------------------------------------------- */
+/* ---- marks --------------------------------------------------------------- */
 
 void tc_kern_mark(const struct kern *k, struct kern_mark *m)
 {

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- making ---------------------------------------------------------------------------- */
+/* ---- making -------------------------------------------------------------- */
 
 struct making {
 	struct barrier draft;
@@ -89,7 +89,7 @@ static int cluster_barrier_new(lua_State *L)
 	return 1;
 }
 
-/* ---- indexing --------------------------------------------------------------------------- */
+/* ---- indexing ------------------------------------------------------------ */
 
 struct indexing {
 	const struct barrier_ref *of;
@@ -187,7 +187,7 @@ static int barrier_newindex(lua_State *L)
 	return 0;
 }
 
-/* ---- operations ---------------------------------------------------------------------------- */
+/* ---- operations ---------------------------------------------------------- */
 
 struct recording {
 	struct op draft;

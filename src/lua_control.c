@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- blocks ------------------------------------------------------------------------------ */
+/* ---- blocks -------------------------------------------------------------- */
 
 /* A block being recorded: its op, and what the core needs to open it. */
 struct block {
@@ -54,7 +54,7 @@ static void check_function(lua_State *L, int arg)
 			    tc_describe(L, arg));
 }
 
-/* ---- range ---------------------------------------------------------------------------------- */
+/* ---- range --------------------------------------------------------------- */
 
 static uint32_t smaller(uint32_t a, uint32_t b)
 {
@@ -113,8 +113,7 @@ static int control_range(lua_State *L)
 	return 0;
 }
 
-/* ---- loop --------------------------------------------------------------------------------------
- */
+/* ---- loop ---------------------------------------------------------------- */
 
 static bool has_stop(const struct scope *s)
 {
@@ -175,8 +174,7 @@ static int control_stop(lua_State *L)
 	return 0;
 }
 
-/* ---- when
- * ----------------------------------------------------------------------------------------- */
+/* ---- when ---------------------------------------------------------------- */
 
 static void open_then(struct kern *k, void *arg)
 {
@@ -232,8 +230,7 @@ static int control_when(lua_State *L)
 	return 0;
 }
 
-/* ---- roles
- * -------------------------------------------------------------------------------------------- */
+/* ---- roles --------------------------------------------------------------- */
 
 struct new_role {
 	struct role draft, *result;
@@ -342,9 +339,7 @@ static int role_field(lua_State *L)
 	return 1;
 }
 
-/* ---- vars
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- vars ---------------------------------------------------------------- */
 
 struct variable {
 	struct var *var;
@@ -464,8 +459,7 @@ static int var_tostring(lua_State *L)
 	return 1;
 }
 
-/* ---- print, assert, registers
- * -------------------------------------------------------------------------------- */
+/* ---- print, assert, registers -------------------------------------------- */
 
 #define MAX_PRINTED 8
 
@@ -609,9 +603,7 @@ static int control_registers(lua_State *L)
 	return 0;
 }
 
-/* ---- registration
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- registration -------------------------------------------------------- */
 
 static const struct tc_function functions[] = {
 	{"role", role_new, role_doc},

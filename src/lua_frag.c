@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- elementwise operations ------------------------------------------------------------- */
+/* ---- elementwise operations ---------------------------------------------- */
 
 struct elementwise {
 	enum frag_op op;
@@ -194,7 +194,7 @@ static int frag_where(lua_State *L)
 	return function_of(L, FO_WHERE, 3);
 }
 
-/* ---- leaves and shapes --------------------------------------------------------------------- */
+/* ---- leaves and shapes --------------------------------------------------- */
 
 struct shaping {
 	struct frag *frag, *result;
@@ -270,8 +270,7 @@ static int frag_iota(lua_State *L)
 	return 1;
 }
 
-/* ---- methods ----------------------------------------------------------------------------------
- */
+/* ---- methods ------------------------------------------------------------- */
 
 static void cast(struct kern *k, void *arg)
 {
@@ -392,8 +391,7 @@ static int frag_tostring(lua_State *L)
 	return 1;
 }
 
-/* ---- what does not exist
- * --------------------------------------------------------------------------- */
+/* ---- what does not exist ------------------------------------------------- */
 
 static int no_value(lua_State *L, const char *operator, const char * method)
 {
@@ -435,8 +433,7 @@ static int frag_raise_idiv(lua_State *L)
 	return tc_error(L, "'//' is not defined on fragments");
 }
 
-/* ---- registration
- * ------------------------------------------------------------------------------------- */
+/* ---- registration -------------------------------------------------------- */
 
 #define UNARY_DOC(name, text) name "(x: Fragment) -> Fragment\n" text " of every element."
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- arguments --------------------------------------------------------------------------- */
+/* ---- arguments ----------------------------------------------------------- */
 
 struct reference {
 	const char *name, *space, *got;
@@ -76,8 +76,7 @@ static void record(struct kern *k, void *arg)
 	tc_kern_record(k, arg);
 }
 
-/* ---- mma --------------------------------------------------------------------------------------
- */
+/* ---- mma ----------------------------------------------------------------- */
 
 struct multiplication {
 	struct op draft;
@@ -177,8 +176,7 @@ static int op_mma(lua_State *L)
 	return 0;
 }
 
-/* ---- GMEM to SMEM and back
- * ----------------------------------------------------------------------- */
+/* ---- GMEM to SMEM and back ----------------------------------------------- */
 
 struct copying {
 	struct op draft;
@@ -309,8 +307,7 @@ static int op_wait_smem(lua_State *L)
 	return 0;
 }
 
-/* ---- orders without operands
- * ---------------------------------------------------------------------------- */
+/* ---- orders without operands --------------------------------------------- */
 
 static int plain(lua_State *L, enum op_kind kind)
 {
@@ -342,9 +339,7 @@ static int op_commit_tmem(lua_State *L)
 	return plain(L, OP_COMMIT_TMEM);
 }
 
-/* ---- TMEM
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- TMEM ---------------------------------------------------------------- */
 
 /*
  * collective_axis of a copy into TMEM is resolved here: the payload has no
@@ -474,8 +469,7 @@ static int op_store_tmem(lua_State *L)
 	return 0;
 }
 
-/* ---- registration
- * ---------------------------------------------------------------------------------------------- */
+/* ---- registration -------------------------------------------------------- */
 
 static const struct tc_function functions[] = {
 	{"mma", op_mma, mma_doc},

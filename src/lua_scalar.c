@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- Lua values as operands ---------------------------------------------------------- */
+/* ---- Lua values as operands ---------------------------------------------- */
 
 bool tc_read_value(lua_State *L, int arg, struct lua_value *v)
 {
@@ -80,7 +80,7 @@ void tc_push_scalar(lua_State *L, struct val *v)
 	tc_push_recorded(L, TC_SCALAR, v);
 }
 
-/* ---- operators ------------------------------------------------------------------------- */
+/* ---- operators ----------------------------------------------------------- */
 
 static const struct scalar_operator {
 	const char *text;
@@ -226,7 +226,7 @@ BINARY(ne, SO_NE)
 BINARY(land, SO_LAND)
 BINARY(lor, SO_LOR)
 
-/* ---- unary and other operations ------------------------------------------------------------ */
+/* ---- unary and other operations ------------------------------------------ */
 
 struct unary {
 	char op; /* '-' '~' '!' */
@@ -355,8 +355,7 @@ static int scalar_astype(lua_State *L)
 	return 1;
 }
 
-/* ---- what has no value at recording time ------------------------------------------------------
- */
+/* ---- what has no value at recording time --------------------------------- */
 
 static int no_value(lua_State *L, const char *operator, const char * method)
 {
@@ -418,8 +417,7 @@ static int scalar_tostring(lua_State *L)
 	return 1;
 }
 
-/* ---- functions ---------------------------------------------------------------------------------
- */
+/* ---- functions ----------------------------------------------------------- */
 
 struct axis {
 	const char *name;

@@ -160,6 +160,20 @@ struct lua_recorded {
 };
 #define TC_UNION "tcmma.union"
 
+/* lua_recording.c */
+
+/* The open recording; NULL when there is none. */
+struct lua_kernel *tc_open_recording(lua_State *L);
+/* Makes the kernel at `index` the open recording; 0: none is open. */
+void tc_set_open_recording(lua_State *L, int index);
+/* Raises when a recording is open that somebody still holds. */
+void tc_check_none_open(lua_State *L);
+/* Frees the kernel and its programs. */
+void tc_release_kernel(struct lua_kernel *owner);
+/* Like tc_push_guard, but the whole kernel at `kernel_index` goes when the block fails. */
+bool *tc_push_kernel_guard(lua_State *L, int kernel_index);
+void tc_open_recordings(lua_State *L);
+
 /* New object of the open recording, on top of the stack. */
 void tc_push_recorded(lua_State *L, const char *class_name, void *item);
 /* The same of the recording that the object at `index` belongs to, open or not. */
@@ -183,7 +197,10 @@ void tc_text_call(lua_State *L, struct kern *k, void (*fn)(struct kern *k, void 
  * point unless it is told that all went well; returns what to set to true then. */
 bool *tc_push_guard(lua_State *L);
 
-/* lua_ref.c: tc.gmem(shape, dtype).  User value 1 holds the names. */
+/* lua_alloc.c */
+void tc_open_alloc(lua_State *L);
+const char *tc_tmem_layout_name(const struct alloc *a);
+/* tc.gmem(shape, dtype).  User value 1 holds the names. */
 struct lua_gmem {
 	enum dtype dtype;
 	int rank;

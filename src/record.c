@@ -14,7 +14,7 @@ static const struct {
 #include "ops.def"
 };
 
-/* ---- operands ---------------------------------------------------------------------- */
+/* ---- operands ------------------------------------------------------------ */
 
 static void use_var(struct kern *k, const struct var *v)
 {
@@ -134,7 +134,7 @@ static void use_operands(struct kern *k, const struct op *o)
 	}
 }
 
-/* ---- legality ------------------------------------------------------------------------ */
+/* ---- legality ------------------------------------------------------------ */
 
 /* DESIGN 5.2: whose is the var? */
 static void check_var_owner(struct kern *k, const struct var *v, bool set)
@@ -284,7 +284,7 @@ static void check_legality(struct kern *k, struct op *o)
 	}
 }
 
-/* ---- place ----------------------------------------------------------------------------- */
+/* ---- place --------------------------------------------------------------- */
 
 static bool works_on_tiles(enum op_kind kind)
 {
@@ -345,7 +345,7 @@ static void make_roleless(struct kern *k, struct op *o)
 	k->roleless_op = o;
 }
 
-/* ---- results ----------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------- */
 
 static struct frag *result_frag(const struct op *o)
 {

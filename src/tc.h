@@ -668,6 +668,12 @@ void tc_print_shape(struct strbuf *b, const struct dim *shape, int rank); /* (12
 const char *tc_shape_text(struct kern *k, const struct ref *r);           /* in the arena */
 const char *tc_ref_text(struct kern *k, const struct ref *r);             /* one line, true */
 const char *tc_val_text(struct kern *k, const struct val *v);
+void tc_print_val(struct strbuf *b, struct kern *k, const struct val *v);
+void tc_print_alloc_name(struct strbuf *b, const struct alloc *a);
+void tc_print_attributes(struct strbuf *b, const struct alloc *a);
+bool tc_ref_is_whole(const struct ref *r);
+extern const char *const tc_space_names[];
+/* print_op.c */
 void tc_print_op(struct strbuf *b, struct kern *k, const struct op *op); /* one line */
 void tc_print_ops(struct strbuf *b, struct kern *k);                     /* the scope tree */
 

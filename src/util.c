@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- errors ------------------------------------------------------------------ */
+/* ---- errors -------------------------------------------------------------- */
 
 static _Thread_local struct err *arena_errors;
 
@@ -96,7 +96,7 @@ static _Noreturn void out_of_memory(size_t size)
 	leave(e);
 }
 
-/* ---- arena ------------------------------------------------------------------- */
+/* ---- arena --------------------------------------------------------------- */
 
 struct arena_block {
 	struct arena_block *next;
@@ -171,7 +171,7 @@ void tc_arena_free(struct arena *a)
 	memset(a, 0, sizeof *a);
 }
 
-/* ---- growing text -------------------------------------------------------------- */
+/* ---- growing text -------------------------------------------------------- */
 
 static void reserve(struct strbuf *b, size_t more)
 {
@@ -230,7 +230,7 @@ void tc_strbuf_free(struct strbuf *b)
 	memset(b, 0, sizeof *b);
 }
 
-/* ---- hash ------------------------------------------------------------------------ */
+/* ---- hash ---------------------------------------------------------------- */
 
 /* FNV-1a over bytes with a final mix (the 64-bit finalizer of MurmurHash3). */
 uint64_t tc_hash(const void *data, size_t size, uint64_t seed)

@@ -11,7 +11,7 @@
 #define MAX_DIVISOR (1u << 16)
 #define MAX_NESTING 400 /* of an expression: the passes recurse over it */
 
-/* ---- nodes ------------------------------------------------------------------------- */
+/* ---- nodes --------------------------------------------------------------- */
 
 static uint32_t power_of_two(int64_t i)
 {
@@ -117,7 +117,7 @@ static bool is(const struct val *v, int32_t i)
 	return v->kind == VAL_CONST && v->type != VT_F32 && v->i == i;
 }
 
-/* ---- divisors ----------------------------------------------------------------------- */
+/* ---- divisors ------------------------------------------------------------ */
 
 /* All rules hold modulo 2^32, because MAX_DIVISOR divides it. */
 static uint32_t expr_divisor(const struct val *e)
@@ -165,7 +165,7 @@ int tc_val_divisor(const struct val *v)
 	return v ? (int)v->divisor : (int)MAX_DIVISOR;
 }
 
-/* ---- folding --------------------------------------------------------------------------- */
+/* ---- folding ------------------------------------------------------------- */
 
 static int32_t wrap(int64_t i)
 {
@@ -446,7 +446,7 @@ struct val *tc_val_to(struct kern *k, struct val *v, enum val_type type)
 	return tc_val_expr(k, type == VT_F32 ? SO_TO_F32 : SO_TO_S32, v, NULL, NULL);
 }
 
-/* ---- visibility -------------------------------------------------------------------------- */
+/* ---- visibility ---------------------------------------------------------- */
 
 static const char *scope_text(struct kern *k, const struct scope *s)
 {

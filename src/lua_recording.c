@@ -1,0 +1,311 @@
+/*
+ * The open recording of a state, and the objects that belong to recordings.
+ *
+ * One recording is open at a time; the registry holds it.
+ */
+#include "lua_tc.h"
+
+#include <string.h>
+
+#define GUARD "tcmma.guard"
+
+static const char current_key; /* its address: registry key of the open kernel */
+
+/* ---- the open recording -------------------------------------------------- */
+
+struct lua_kernel *tc_open_recording(lua_State *L)
+{
+	struct lua_kernel *owner;
+
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &current_key);
+	owner = lua_touserdata(L, -1);
+	lua_pop(L, 1);
+	return owner && owner->kern ? owner : NULL;
+}
+
+static struct lua_kernel *need_open_kernel(lua_State *L)
+{
+	struct lua_kernel *owner = tc_open_recording(L);
+
+	if (!owner)
+		tc_error(L, "no recording is open: this function records an operation of a kernel. "
+			    "Call it in the body of tc.kernel{...} or after k = tc.record{...}");
+	return owner;
+}
+
+struct kern *tc_current_kernel(lua_State *L)
+{
+	return need_open_kernel(L)->kern;
+}
+
+void tc_set_open_recording(lua_State *L, int index)
+{
+	if (index)
+		lua_pushvalue(L, index);
+	else
+		lua_pushnil(L);
+	lua_rawsetp(L, LUA_REGISTRYINDEX, &current_key);
+}
+
+/* A recording that nobody holds any more is given up when the next one opens. */
+void tc_check_none_open(lua_State *L)
+{
+	struct kern *k;
+
+	if (!tc_open_recording(L))
+		return;
+	lua_createtable(L, 1, 0);
+	lua_createtable(L, 0, 1);
+	lua_pushliteral(L, "v");
+	lua_setfield(L, -2, "__mode");
+	lua_setmetatable(L, -2);
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &current_key);
+	lua_rawseti(L, -2, 1);
+	tc_set_open_recording(L, 0);
+	lua_gc(L, LUA_GCCOLLECT, 0);
+	if (lua_rawgeti(L, -1, 1) == LUA_TNIL) {
+		lua_pop(L, 2);
+		return;
+	}
+	tc_set_open_recording(L, lua_gettop(L));
+	k = tc_current_kernel(L);
+	tc_error(L,
+		 "the recording of kernel '%s', opened at %s:%d, is still open: call its :finish() "
+		 "or :close() first",
+		 k->name, k->pos.file ? k->pos.file : "?", k->pos.line);
+}
+
+struct protected_call {
+	struct kern *kern;
+	void (*fn)(struct kern *k, void *arg);
+	void *arg;
+};
+
+static void run_protected(void *arg)
+{
+	struct protected_call *c = arg;
+
+	c->fn(c->kern, c->arg);
+}
+
+void tc_record_call(lua_State *L, void (*fn)(struct kern *k, void *arg), void *arg)
+{
+	struct kern *k = tc_current_kernel(L);
+	struct protected_call call = {k, fn, arg};
+	struct kern_mark mark;
+
+	tc_position(L, &k->err.pos);
+	tc_kern_mark(k, &mark);
+	if (!tc_protect(&k->err, run_protected, &call)) {
+		tc_kern_rollback(k, &mark);
+		tc_raise(L, &k->err);
+	}
+}
+
+void tc_text_call(lua_State *L, struct kern *k, void (*fn)(struct kern *k, void *arg), void *arg)
+{
+	struct protected_call call = {k, fn, arg};
+
+	tc_call(L, &k->err, run_protected, &call);
+}
+
+/* ---- guards -------------------------------------------------------------- */
+
+/*
+ * A to-be-closed variable around a callback: however it is left, what it
+ * recorded by half is taken back, and the error goes on with its traceback.
+ */
+struct guard {
+	struct lua_kernel *owner;
+	struct kern_mark mark;
+	bool whole; /* the body of tc.kernel: the kernel itself goes */
+	bool done;
+};
+
+static struct guard *push_guard(lua_State *L, int kernel_index, bool whole)
+{
+	struct guard *g;
+
+	luaL_checkstack(L, 8, "for a block of the recording");
+	lua_pushvalue(L, kernel_index);
+	g = tc_new_object(L, GUARD, sizeof *g, 1);
+	g->owner = lua_touserdata(L, -2);
+	g->whole = whole;
+	tc_kern_mark(g->owner->kern, &g->mark);
+	lua_insert(L, -2);
+	lua_setiuservalue(L, -2, 1);
+	lua_toclose(L, -1);
+	return g;
+}
+
+bool *tc_push_guard(lua_State *L)
+{
+	struct guard *g;
+
+	tc_current_kernel(L);
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &current_key);
+	g = push_guard(L, lua_gettop(L), false);
+	return &g->done;
+}
+
+void tc_release_kernel(struct lua_kernel *owner)
+{
+	if (owner->free_programs)
+		owner->free_programs(owner->programs);
+	owner->programs = NULL;
+	tc_kern_free(owner->kern);
+	owner->kern = NULL;
+}
+
+static int guard_close(lua_State *L)
+{
+	struct guard *g = lua_touserdata(L, 1);
+
+	if (g->done || !g->owner->kern)
+		return 0;
+	if (g->whole) {
+		tc_release_kernel(g->owner);
+		tc_set_open_recording(L, 0);
+	} else {
+		tc_kern_rollback(g->owner->kern, &g->mark);
+	}
+	return 0;
+}
+
+bool *tc_push_kernel_guard(lua_State *L, int kernel_index)
+{
+	return &push_guard(L, kernel_index, true)->done;
+}
+
+/* ---- objects of a recording ---------------------------------------------- */
+
+void tc_push_recorded(lua_State *L, const char *class_name, void *item)
+{
+	struct lua_kernel *owner = need_open_kernel(L);
+	struct lua_recorded *object = tc_new_object(L, class_name, sizeof *object, 1);
+
+	object->owner = owner;
+	object->item = item;
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &current_key);
+	lua_setiuservalue(L, -2, 1);
+}
+
+void tc_push_related(lua_State *L, int index, const char *class_name, void *item)
+{
+	struct lua_recorded *of = lua_touserdata(L, index), *object;
+
+	index = lua_absindex(L, index);
+	object = tc_new_object(L, class_name, sizeof *object, 1);
+	object->owner = of->owner;
+	object->item = item;
+	lua_getiuservalue(L, index, 1);
+	lua_setiuservalue(L, -2, 1);
+}
+
+void *tc_read_recorded(lua_State *L, int arg, const char *class_name, struct kern **k)
+{
+	struct lua_recorded *object = tc_check_object(L, arg, class_name);
+
+	if (!object->owner->kern)
+		tc_error(L, "this %s belongs to a kernel that was closed", class_name);
+	if (k)
+		*k = object->owner->kern;
+	return object->item;
+}
+
+static void *of_open_recording(lua_State *L, const struct lua_recorded *object,
+			       const char *class_name)
+{
+	struct lua_kernel *open = tc_open_recording(L);
+	const struct kern *k = object->owner->kern;
+
+	if (object->owner == open)
+		return object->item;
+	if (!k)
+		tc_error(L, "this %s belongs to a kernel that was closed", class_name);
+	else if (!open)
+		tc_error(L, "this %s belongs to kernel '%s' (%s:%d), whose recording is finished",
+			 class_name, k->name, k->pos.file ? k->pos.file : "?", k->pos.line);
+	else
+		tc_error(L,
+			 "this %s belongs to kernel '%s' (%s:%d), not to '%s', which is being "
+			 "recorded",
+			 class_name, k->name, k->pos.file ? k->pos.file : "?", k->pos.line,
+			 open->kern->name);
+	return NULL;
+}
+
+void *tc_check_recorded(lua_State *L, int arg, const char *class_name)
+{
+	return of_open_recording(L, tc_check_object(L, arg, class_name), class_name);
+}
+
+void *tc_test_recorded(lua_State *L, int arg, const char *class_name)
+{
+	struct lua_recorded *object = tc_test_object(L, arg, class_name);
+
+	return object ? of_open_recording(L, object, class_name) : NULL;
+}
+
+/* Upvalues: methods, C function for fields or nil, name of the class. */
+static int strict_index(lua_State *L)
+{
+	lua_CFunction field = lua_tocfunction(L, lua_upvalueindex(2));
+
+	lua_settop(L, 2);
+	lua_pushvalue(L, 2);
+	if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
+		return 1;
+	lua_settop(L, 2);
+	if (field && field(L))
+		return 1;
+	lua_settop(L, 2);
+
+	const char *name = lua_tostring(L, lua_upvalueindex(3));
+
+	if (lua_type(L, 2) != LUA_TSTRING)
+		return tc_error(L, "a %s cannot be indexed by %s", name, tc_describe(L, 2));
+	return tc_error(L, "a %s has no field '%s'", name, lua_tostring(L, 2));
+}
+
+/* Upvalues: the class's own __tostring, name of the class. */
+static int closed_tostring(lua_State *L)
+{
+	const char *name = lua_tostring(L, lua_upvalueindex(2));
+	struct lua_recorded *object = tc_check_object(L, 1, name);
+
+	if (object->owner->kern)
+		return lua_tocfunction(L, lua_upvalueindex(1))(L);
+	lua_pushfstring(L, "%s of a closed kernel", name);
+	return 1;
+}
+
+void tc_recorded_class(lua_State *L, const char *name, const char *doc,
+		       const struct tc_function *methods, const luaL_Reg *meta,
+		       int (*field)(lua_State *L))
+{
+	tc_class(L, name, doc, methods, meta);
+	luaL_getmetatable(L, name);
+	lua_getfield(L, -1, "__index");
+	if (field)
+		lua_pushcfunction(L, field);
+	else
+		lua_pushnil(L);
+	lua_pushstring(L, name);
+	lua_pushcclosure(L, strict_index, 3);
+	lua_setfield(L, -2, "__index");
+	if (strcmp(name, TC_KERNEL) != 0) {
+		lua_getfield(L, -1, "__tostring");
+		lua_pushstring(L, name);
+		lua_pushcclosure(L, closed_tostring, 2);
+		lua_setfield(L, -2, "__tostring");
+	}
+	lua_pop(L, 1);
+}
+
+void tc_open_recordings(lua_State *L)
+{
+	static const luaL_Reg guard_meta[] = {{"__close", guard_close}, {NULL, NULL}};
+
+	tc_class(L, GUARD, NULL, NULL, guard_meta);
+}
