@@ -17,7 +17,7 @@ static struct emu *machine(struct device *d)
 	return ((struct emulator *)d->state)->emu;
 }
 
-/* ---- memory ---------------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------- */
 
 static uint64_t alloc(struct device *d, uint64_t bytes, const char *name, struct err *e)
 {
@@ -56,7 +56,7 @@ static void *host(struct device *d, uint64_t address, uint64_t bytes)
 	return emu_host(machine(d), address, bytes);
 }
 
-/* ---- Ctrl-C: the emulator polls a flag that our handler sets ---------------------------- */
+/* ---- Ctrl-C: the emulator polls a flag that our handler sets ------------- */
 
 static volatile sig_atomic_t interrupt_seen;
 
@@ -83,7 +83,7 @@ static bool catch_interrupt(struct sigaction *old)
 	return sigaction(SIGINT, &ours, NULL) == 0;
 }
 
-/* ---- reports --------------------------------------------------------------------------- */
+/* ---- reports ------------------------------------------------------------- */
 
 static void print_to_stdout(void *context, const char *text, size_t length)
 {
@@ -156,7 +156,7 @@ static bool has_errors(const struct device *d, const struct launch *l, const str
 	return true;
 }
 
-/* ---- launch ---------------------------------------------------------------------------- */
+/* ---- launch -------------------------------------------------------------- */
 
 static struct emu_module *load(struct device *d, const struct launch *l, struct err *e)
 {
@@ -349,7 +349,7 @@ static void close_device(struct device *d)
 	free(d->state);
 }
 
-/* ---- streams and events: launches are synchronous, so a stream is only a name ------------ */
+/* ---- streams and events: launches are synchronous, so a stream is only a name ---- */
 
 struct stamp {
 	struct timespec at;

@@ -28,7 +28,7 @@ static void trim(struct strbuf *b)
 		b->text[--b->length] = '\0';
 }
 
-/* ---- the assembler --------------------------------------------------------------------- */
+/* ---- the assembler ------------------------------------------------------- */
 
 static const char *const assembler_options[] = {"-Xptxas=-v"};
 
@@ -171,7 +171,7 @@ bool tc_assemble(const char *ptx, size_t length, const char *target, struct strb
 	return ok;
 }
 
-/* ---- what the log of ptxas says ---------------------------------------------------------- */
+/* ---- what the log of ptxas says ------------------------------------------ */
 
 static int number_before(const char *text, const char *end, const char *word)
 {
@@ -209,7 +209,7 @@ bool tc_assembly_info(const char *log, const char *entry, struct assembly_info *
 	return true;
 }
 
-/* ---- NVRTC ----------------------------------------------------------------------------------- */
+/* ---- NVRTC --------------------------------------------------------------- */
 
 const char *tc_nvrtc_version(void)
 {

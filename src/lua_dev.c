@@ -16,7 +16,7 @@ struct lua_handle {
 #define DEVICES "tcmma.devices" /* registry: name -> device object */
 #define CURRENT "tcmma.current" /* registry: the current device's object */
 
-/* ---- errors --------------------------------------------------------------------------- */
+/* ---- errors -------------------------------------------------------------- */
 
 int tc_raise_device(lua_State *L, struct err *e)
 {
@@ -31,7 +31,7 @@ int tc_fail_device(lua_State *L, struct err *e)
 	return tc_raise_device(L, e);
 }
 
-/* ---- devices by name -------------------------------------------------------------------- */
+/* ---- devices by name ----------------------------------------------------- */
 
 /* Pushes the object of an open device of this name, or nothing. */
 static struct device *find_open(lua_State *L, const char *name)
@@ -153,7 +153,7 @@ uint64_t tc_device_alloc(lua_State *L, struct device *d, uint64_t bytes, const c
 	return address;
 }
 
-/* ---- tc.device and its like -------------------------------------------------------------- */
+/* ---- tc.device and its like ---------------------------------------------- */
 
 static int device(lua_State *L)
 {
@@ -291,7 +291,7 @@ static int device_gc(lua_State *L)
 	return 0;
 }
 
-/* ---- streams and events -------------------------------------------------------------------- */
+/* ---- streams and events -------------------------------------------------- */
 
 static struct lua_handle *check_handle(lua_State *L, int arg, const char *class_name)
 {
@@ -439,7 +439,7 @@ void *tc_option_stream(lua_State *L, int arg, struct device *d)
 	return s->handle;
 }
 
-/* ---- registration ---------------------------------------------------------------------------- */
+/* ---- registration -------------------------------------------------------- */
 
 static const struct tc_function functions[] = {
 	{"device", device,
@@ -463,7 +463,8 @@ static const struct tc_function functions[] = {
 	{NULL, NULL, NULL}};
 
 static const struct tc_function device_methods[] = {
-	{"use", device_use, "use(self) -> tcmma.device\nMakes it the current device, as `tc.use` does."},
+	{"use", device_use,
+	 "use(self) -> tcmma.device\nMakes it the current device, as `tc.use` does."},
 	{"synchronize", device_synchronize,
 	 "synchronize(self) -> tcmma.device\n"
 	 "Waits for all work on the device. A fault of a kernel that ran since the last wait is "
@@ -474,7 +475,8 @@ static const struct tc_function device_methods[] = {
 	 "emulator a launch "
 	 "is finished when it returns, whatever its stream."},
 	{"event", device_event,
-	 "event(self) -> tcmma.event\nA new event, for measuring: `e:record(stream?)`, `e2:since(e1)`."},
+	 "event(self) -> tcmma.event\nA new event, for measuring: `e:record(stream?)`, "
+	 "`e2:since(e1)`."},
 	{NULL, NULL, NULL}};
 
 static const struct tc_function stream_methods[] = {
@@ -484,11 +486,13 @@ static const struct tc_function stream_methods[] = {
 
 static const struct tc_function event_methods[] = {
 	{"record", event_record,
-	 "record(self, stream?: tcmma.stream) -> tcmma.event\nMarks the present point of the stream, or of the "
+	 "record(self, stream?: tcmma.stream) -> tcmma.event\nMarks the present point of the "
+	 "stream, or of the "
 	 "device's "
 	 "own order of launches."},
 	{"since", event_since,
-	 "since(self, earlier: tcmma.event) -> number\nMilliseconds from the earlier event to this one; "
+	 "since(self, earlier: tcmma.event) -> number\nMilliseconds from the earlier event to this "
+	 "one; "
 	 "waits for "
 	 "this one."},
 	{NULL, NULL, NULL}};
@@ -504,14 +508,15 @@ static const luaL_Reg event_meta[] = {
 
 void tc_open_device(lua_State *L)
 {
-	tc_class(L, TC_DEVICE,
-		 "Where arrays live and kernels run.\n"
-		 "---@field name string \"cuda:0\", \"emulator:sm_100a\"\n"
-		 "---@field target string \"sm_100a\"\n"
-		 "---@field is_emulator boolean\n"
-		 "---@field properties table `description`, `sm_count`, `max_threads`, `clock_khz`, "
-		 "`memory`, `memory_free`, `smem_limit` (bytes)\n",
-		 device_methods, device_meta);
+	tc_class(
+		L, TC_DEVICE,
+		"Where arrays live and kernels run.\n"
+		"---@field name string \"cuda:0\", \"emulator:sm_100a\"\n"
+		"---@field target string \"sm_100a\"\n"
+		"---@field is_emulator boolean\n"
+		"---@field properties table `description`, `sm_count`, `max_threads`, `clock_khz`, "
+		"`memory`, `memory_free`, `smem_limit` (bytes)\n",
+		device_methods, device_meta);
 	tc_class(L, TC_STREAM, "An order of launches on a device.", stream_methods, stream_meta);
 	tc_class(L, TC_EVENT, "A point in the order of launches, with its time.", event_methods,
 		 event_meta);

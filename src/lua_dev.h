@@ -65,6 +65,36 @@ void tc_open_run(lua_State *L);
 const char *tc_save_text(lua_State *L, const char *name, const char *suffix, const char *text,
 			 size_t length);
 
+/* lua_module.c */
+struct lua_module {
+	char *ptx; /* NULL once closed */
+	size_t ptx_length;
+	struct ptx_signature signature;
+	struct loaded loaded;
+};
+/* What the compiler or the assembler gave, owned by a userdata. */
+struct compiled_source {
+	struct strbuf ptx, log;
+};
+/*
+ * Pushes the owner of the cubin (in `ptx`) for the option 'target' at arg, else for the text's
+ * own target; NULL and e.
+ */
+struct compiled_source *tc_module_assemble(lua_State *L, const struct lua_module *m, int arg,
+					   struct err *e);
+/* Pushes ".u64", ".b8[128]". */
+void tc_push_param_type(lua_State *L, const struct ptx_param *p);
+/* Pushes the entry as module:kernels() shows it. */
+void tc_push_entry(lua_State *L, const struct ptx_entry *entry);
+
+/* lua_function.c: a kernel of a module.  User value 1 is the module. */
+struct lua_function {
+	struct lua_module *module;
+	const struct ptx_entry *entry;
+	char name[1024]; /* as the user asked for it */
+};
+void tc_open_function(lua_State *L);
+
 /* lua_program.c: a kernel compiled for a target, kept in the kernel */
 struct compiled {
 	const struct target *target;
@@ -80,6 +110,16 @@ const struct target *tc_kernel_target(lua_State *L, int arg, const struct kern *
 /* Raises e, as an internal error with the PTX saved where the text that we wrote was refused. */
 int tc_raise_program(lua_State *L, const struct program *p, struct err *e);
 void tc_open_program(lua_State *L);
+/* The program for the option 'target' at arg, of the kernel at 1, whose recording may be open. */
+const struct program *tc_program_of_call(lua_State *L, int arg);
+struct assembled_program {
+	struct strbuf cubin, log;
+};
+/* Pushes what owns the cubin and the log; NULL and e where there is no assembler. */
+struct assembled_program *tc_program_assemble(lua_State *L, const struct program *p, struct err *e);
+
+/* lua_export.c */
+void tc_open_export(lua_State *L);
 
 /* lua_tensormap.c */
 struct lua_tensormap {

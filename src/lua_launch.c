@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- arguments ---------------------------------------------------------------------------- */
+/* ---- arguments ----------------------------------------------------------- */
 
 /* The arrays of one call and the sizes that they give to the named dimensions. */
 struct binding {
@@ -115,8 +115,7 @@ static void bind_arguments(lua_State *L, struct binding *b, struct kern *k, int 
 		bind_array(L, b, i, first + i);
 }
 
-/* ---- parameters of the compiled kernel --------------------------------------------------------
- */
+/* ---- parameters of the compiled kernel ----------------------------------- */
 
 /* Byte stride of an axis of a dense array. */
 static uint64_t stride_bytes(const struct array *a, int axis)
@@ -210,8 +209,7 @@ static void fill_params(lua_State *L, struct run *r, const struct binding *b,
 	}
 }
 
-/* ---- the grid
- * ------------------------------------------------------------------------------------ */
+/* ---- the grid ------------------------------------------------------------ */
 
 /* Calls function(dims); the sizes of the axes, as written. */
 static void call_grid_function(lua_State *L, const struct binding *b, int64_t *grid)
@@ -277,8 +275,7 @@ static void fill_grid(lua_State *L, struct launch *l, const struct binding *b,
 	}
 }
 
-/* ---- launch
- * ---------------------------------------------------------------------------------------- */
+/* ---- launch -------------------------------------------------------------- */
 
 /* Pushes a run of the program with everything but its device's slot filled in. */
 static struct run *prepare(lua_State *L, const struct binding *b, const struct compiled *c)

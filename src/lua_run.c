@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- what a launch holds --------------------------------------------------------------- */
+/* ---- what a launch holds ------------------------------------------------- */
 
 void **tc_loaded_slot(lua_State *L, struct loaded *l, struct device *d)
 {
@@ -48,7 +48,7 @@ struct run *tc_new_run(lua_State *L, int count)
 	return r;
 }
 
-/* ---- options ----------------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------- */
 
 /* One of a NULL-terminated list of words, or NULL where the option is absent. */
 static const char *option_word(lua_State *L, int arg, const char *name, const char *const *words)
@@ -141,7 +141,7 @@ bool tc_run(struct device *d, struct run *r, struct err *e)
 	return d->ops->launch(d, &r->launch, &r->options, e);
 }
 
-/* ---- arrays of other devices -------------------------------------------------------------- */
+/* ---- arrays of other devices --------------------------------------------- */
 
 /* The memory that an array lies in: its own, or that of the array it is a view of. */
 static struct array *memory_of(struct array *a)
@@ -240,7 +240,7 @@ static bool run_staged(struct device *d, struct run *r, struct err *e)
 	return ok;
 }
 
-/* ---- the report ----------------------------------------------------------------------------- */
+/* ---- the report ---------------------------------------------------------- */
 
 #define HOLDER     "tcmma.run" /* class of the userdata that owns what a run left */
 #define MAX_OUTPUT ((size_t)64 << 20)
@@ -381,8 +381,7 @@ bool tc_run_report(lua_State *L, struct device *d, struct run *r, struct err *e)
 	return true;
 }
 
-/* ---- the report's methods -----------------------------------------------------------------------
- */
+/* ---- the report's methods ------------------------------------------------ */
 
 static const char *text_field(lua_State *L, int index, const char *name)
 {

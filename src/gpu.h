@@ -1,0 +1,46 @@
+/* A GPU's state: gpu.c has errors, memory and opening, gpu_launch.c modules and launches. */
+#ifndef TCMMA_GPU_H
+#define TCMMA_GPU_H
+
+#include "cuda_abi.h"
+#include "dev.h"
+
+#define PENDING      16  /* launches whose names are kept for a late error */
+#define ENCODED_MAPS 256 /* tensor maps kept, by content; a power of two */
+#define NAME_SIZE    96
+
+struct encoded_map {
+	struct tensormap key;
+	CUtensorMap map;
+	bool used;
+};
+
+struct gpu {
+	const struct cuda_driver *cu;
+	CUdevice id;
+	CUcontext context;
+	/* Launches since the last wait for the whole device, oldest overwritten. */
+	char pending[PENDING][NAME_SIZE];
+	unsigned pending_count;
+	/* What killed the context; after that every call answers with it. */
+	char lost[1024];
+	struct encoded_map *maps;
+};
+
+/* gpu.c */
+/* Does this error end the context? */
+bool tc_gpu_kills_context(CUresult r);
+const char *tc_gpu_error_text(const struct cuda_driver *cu, CUresult r, char *out, size_t size);
+/* The context is lost: sets e, names the kernels that may have done it; false. */
+bool tc_gpu_lose(struct device *d, CUresult r, struct err *e);
+/* True when r is success; else sets e from what was done. */
+bool tc_gpu_check(struct device *d, CUresult r, const char *doing, struct err *e);
+/* Makes the context current; NULL and e when the device is lost. */
+struct gpu *tc_gpu_enter(struct device *d, struct err *e);
+
+/* gpu_launch.c: of the device_ops */
+bool tc_gpu_launch(struct device *d, const struct launch *l, const struct run_options *o,
+		   struct err *e);
+void tc_gpu_unload(struct device *d, void *cached);
+
+#endif
