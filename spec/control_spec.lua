@@ -40,7 +40,8 @@ describe("tc.range", function()
       local line = debug.getinfo(1, "l").currentline - 1
       assert.matches("the counter of a tc.range is used outside the tc.range at line " .. line,
         message(function() return counter + 1 end))
-      assert.matches("the value %(i0 %* 2%) %+ 1 is used outside the tc.range", message(function() return value + 1 end))
+      assert.matches("the value %(i0 %* 2%) %+ 1 is used outside the tc.range",
+        message(function() return value + 1 end))
       assert.matches("set a tc.var that was made before the block", message(function() return element + 1 end))
       assert.matches("is used outside the tc.range", message(function() return a[counter] end))
     end)
@@ -145,7 +146,8 @@ describe("Roles", function()
       assert.matches("both are given", message(tc.role, { warps = 1, warpgroups = 1 }))
       assert.matches("there is a role 'load' already %(.-:%d+%)", message(tc.role, { name = "load", warps = 1 }))
       assert.matches("option 'warps' must be an integer from 1 to 32", message(tc.role, { warps = 0 }))
-      assert.matches("padded to 1152 threads; a block has at most 1024", message(tc.role, { name = "b", warpgroups = 7 }))
+      assert.matches("padded to 1152 threads; a block has at most 1024",
+        message(tc.role, { name = "b", warpgroups = 7 }))
       assert.matches("role 'load' is called with the function that records its block, got integer 3",
         message(function() tc.role{ name = "x", warps = 1 }(3) end):gsub("'x'", "'load'"))
     end)

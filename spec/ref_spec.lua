@@ -55,7 +55,8 @@ describe("Allocations", function()
       assert.matches("shape expected, a table such as {128, 64}; got integer 8", message(tc.smem, 8, "f32"))
       assert.matches("the shape is empty; one element is {1}", message(tc.smem, {}, "f32"))
       assert.matches("size 2 of the shape must be an integer >= 1, got integer 0", message(tc.smem, {8, 0}, "f32"))
-      assert.matches("unknown option 'swizle' %(did you mean 'swizzle'%?%)", message(tc.smem, {8}, "f32", { swizle = 32 }))
+      assert.matches("unknown option 'swizle' %(did you mean 'swizzle'%?%)",
+        message(tc.smem, {8}, "f32", { swizle = 32 }))
       assert.matches("option 'swizzle' must be 32, 64, 128 or \"none\", got boolean true",
         message(tc.smem, {8, 32}, "f32", { swizzle = true }))
       assert.matches("unknown TMEM layout 'scale' %(did you mean scales%)",
@@ -132,7 +133,8 @@ describe("Views", function()
     with(spec, function(_, _, b)
       local x = tc.axis_index "x"
       local s = tc.smem({4, 128, 64}, "f16")
-      assert.matches("^Index 4 along axis 0 is out of bounds for shape %(4, 128, 64%)", message(function() return s[4] end))
+      assert.matches("^Index 4 along axis 0 is out of bounds for shape %(4, 128, 64%)",
+        message(function() return s[4] end))
       assert.matches("^Index %-1 along axis 0 is out of bounds", message(function() return s[-1] end))
       assert.matches("^Unsupported index type: number 1.5",
         message(function() return s:at(1.5) end))
@@ -140,7 +142,8 @@ describe("Views", function()
         message(function() return s:at(x:lt(1)) end))
       assert.matches("a tcmma.ref cannot be indexed by boolean true", message(function() return s[true] end))
       assert.matches("3 indices into a ref of 2 dimensions", message(b.at, b, 0, 0, 0))
-      assert.matches("bad argument #1 to 'tile' %(list of tile indices expected", message(function() b:tile(0, {8, 8}) end))
+      assert.matches("bad argument #1 to 'tile' %(list of tile indices expected",
+        message(function() b:tile(0, {8, 8}) end))
       assert.matches("2 tile indices, but a tile of 1 dimensions", message(b.tile, b, {0, 0}, {8}))
       assert.matches("a tile needs one index and one size a dimension: 1 given, the ref has 2",
         message(b.tile, b, {0}, {8}))
@@ -204,7 +207,8 @@ describe("Loads and stores", function()
     with(spec, function(_, a, b, c)
       local f = tc.full({8}, 0, "f32")
       local element, row = b[0][0], b[0]
-      assert.matches("fragment, recorded scalar or number expected, got no value", message(function() element:store() end))
+      assert.matches("fragment, recorded scalar or number expected, got no value",
+        message(function() element:store() end))
       assert.matches("a fragment float32 %(8,%) stored into one element", message(element.store, element, f))
       assert.matches("^The stored value has shape %(8,%), but the target reference has shape %(128,%)",
         message(row.store, row, f))
@@ -270,7 +274,8 @@ describe("Barriers", function()
       tc.barrier_wait(b[3])
       assert.same({ "barrier_arrive ring[x % 4]", "barrier_wait ring[3]" }, ops(k))
       assert.matches("^Barrier offset 4 is out of bounds", message(function() return b[4] end))
-      assert.matches("^Expected a dynamic index or an integer, got boolean true", message(function() return b[true] end))
+      assert.matches("^Expected a dynamic index or an integer, got boolean true",
+        message(function() return b[true] end))
       assert.matches("is one of an array already", message(function() return b[0][0] end))
       assert.matches("^Operation is only valid for a single barrier, but barrier ref contains 4",
         message(tc.barrier_wait, b))

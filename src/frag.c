@@ -3,25 +3,20 @@
 
 #include <string.h>
 
-static const struct {
-	const char *name;
-	int count; /* operands */
-} operations[] = {
-	[FO_ADD] = {"+", 2},       [FO_SUB] = {"-", 2},     [FO_MUL] = {"*", 2},
-	[FO_DIV] = {"/", 2},       [FO_MAX] = {"max", 2},   [FO_MIN] = {"min", 2},
-	[FO_AND] = {"&", 2},       [FO_OR] = {"|", 2},      [FO_XOR] = {"xor", 2},
-	[FO_SHL] = {"<<", 2},      [FO_SHR] = {">>", 2},    [FO_NEG] = {"neg", 1},
-	[FO_ABS] = {"abs", 1},     [FO_NOT] = {"not", 1},   [FO_EXP2] = {"exp2", 1},
-	[FO_LOG2] = {"log2", 1},   [FO_EXP] = {"exp", 1},   [FO_LOG] = {"log", 1},
-	[FO_RSQRT] = {"rsqrt", 1}, [FO_SQRT] = {"sqrt", 1}, [FO_TANH] = {"tanh", 1},
-	[FO_LT] = {"lt", 2},       [FO_LE] = {"le", 2},     [FO_GT] = {"gt", 2},
-	[FO_GE] = {"ge", 2},       [FO_EQ] = {"eq", 2},     [FO_NE] = {"ne", 2},
-	[FO_WHERE] = {"where", 3}, [FO_FMA] = {"fma", 3},
+static const char *const operations[] = {
+	[FO_ADD] = "+",     [FO_SUB] = "-",   [FO_MUL] = "*",       [FO_DIV] = "/",
+	[FO_MAX] = "max",   [FO_MIN] = "min", [FO_AND] = "&",       [FO_OR] = "|",
+	[FO_XOR] = "xor",   [FO_SHL] = "<<",  [FO_SHR] = ">>",      [FO_NEG] = "neg",
+	[FO_ABS] = "abs",   [FO_NOT] = "not", [FO_EXP2] = "exp2",   [FO_LOG2] = "log2",
+	[FO_EXP] = "exp",   [FO_LOG] = "log", [FO_RSQRT] = "rsqrt", [FO_SQRT] = "sqrt",
+	[FO_TANH] = "tanh", [FO_LT] = "lt",   [FO_LE] = "le",       [FO_GT] = "gt",
+	[FO_GE] = "ge",     [FO_EQ] = "eq",   [FO_NE] = "ne",       [FO_WHERE] = "where",
+	[FO_FMA] = "fma",
 };
 
 const char *tc_frag_op_name(enum frag_op op)
 {
-	return operations[op].name;
+	return operations[op];
 }
 
 static void print_ints(struct strbuf *b, const int *shape, int rank)
@@ -144,7 +139,7 @@ static int broadcast_shape(struct kern *k, enum frag_op op, struct frag *const *
 					"the shapes of '%s' do not broadcast: %s and %s.\n"
 					"A per-row vector (m,) needs :broadcast({m, n}, 1) to meet "
 					"(m, n).",
-					operations[op].name, tc_frag_text(k, arg[0]),
+					operations[op], tc_frag_text(k, arg[0]),
 					tc_frag_text(k, arg[i]));
 			if (n != 1)
 				shape[at] = n;
@@ -224,7 +219,7 @@ static bool computes(enum dtype t)
 
 static void check_dtype(struct kern *k, enum frag_op op, enum dtype t)
 {
-	const char *name = operations[op].name, *dtype = tc_dtypes[t].name;
+	const char *name = operations[op], *dtype = tc_dtypes[t].name;
 	bool logic = op == FO_AND || op == FO_OR || op == FO_XOR || op == FO_NOT;
 	bool compare = op >= FO_LT && op <= FO_NE;
 
@@ -260,7 +255,7 @@ static enum dtype common_dtype(struct kern *k, enum frag_op op, struct frag *con
 			tc_fail(&k->err,
 				"'%s' of %s and %s: dtypes are not converted silently; use "
 				":astype(tc.%s) or :astype(tc.%s)",
-				operations[op].name, tc_frag_text(k, arg[first]),
+				operations[op], tc_frag_text(k, arg[first]),
 				tc_frag_text(k, arg[i]), tc_dtypes[arg[first]->dtype].name,
 				tc_dtypes[arg[i]->dtype].name);
 	return arg[first]->dtype;
