@@ -15,30 +15,39 @@
 
 /* ---- documentation ---------------------------------------------------------- */
 
-/*
- * All three are static data of the module, so that pointers are enough and
- * loading the module copies no text.
- */
-static void document(lua_State *L, const char *owner, const struct tc_function *list,
-		     const char *doc)
-{
-	luaL_getsubtable(L, LUA_REGISTRYINDEX, DOCUMENTED);
-	lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
-	lua_pushlightuserdata(L, (void *)owner);
-	lua_rawseti(L, -2, n + 1);
-	lua_pushlightuserdata(L, (void *)list);
-	lua_rawseti(L, -2, n + 2);
-	lua_pushlightuserdata(L, (void *)doc);
-	lua_rawseti(L, -2, n + 3);
-	lua_pop(L, 1);
-}
-
 static void *pointer_at(lua_State *L, lua_Integer i)
 {
 	lua_rawgeti(L, -1, i);
 	void *p = lua_touserdata(L, -1);
 	lua_pop(L, 1);
 	return p;
+}
+
+static void append_pointer(lua_State *L, const void *p)
+{
+	lua_pushlightuserdata(L, (void *)p);
+	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+}
+
+/*
+ * All three are static data of the module, so that pointers are enough and
+ * loading the module copies no text.  A module may be loaded again in the same
+ * state; then they are there already.
+ */
+static void document(lua_State *L, const char *owner, const struct tc_function *list,
+		     const char *doc)
+{
+	luaL_getsubtable(L, LUA_REGISTRYINDEX, DOCUMENTED);
+	lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
+	bool known = false;
+	for (lua_Integer i = 1; i < n && !known; i += 3)
+		known = pointer_at(L, i + 1) == list && pointer_at(L, i + 2) == doc;
+	if (!known) {
+		append_pointer(L, owner);
+		append_pointer(L, list);
+		append_pointer(L, doc);
+	}
+	lua_pop(L, 1);
 }
 
 /* The entry of a C function, and whose it is; NULL if it is not registered. */

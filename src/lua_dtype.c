@@ -344,25 +344,29 @@ void tc_open_dtype(lua_State *L)
 	tc_class(L, TC_DTYPE, dtype_doc, dtype_methods, dtype_meta);
 	tc_class(L, TC_SPACE, space_doc, NULL, space_meta);
 
-	luaL_getsubtable(L, LUA_REGISTRYINDEX, DTYPES);
-	for (int t = 0; t < DT_COUNT; t++) {
+	bool first = !luaL_getsubtable(L, LUA_REGISTRYINDEX, DTYPES);
+	for (int t = 0; t < DT_COUNT && first; t++) {
 		struct dtype_object *object = tc_new_object(L, TC_DTYPE, sizeof *object, 0);
 		object->dtype = (enum dtype)t;
+		lua_rawseti(L, -2, t + 1);
+	}
+	for (int t = 0; t < DT_COUNT; t++) {
+		lua_rawgeti(L, -1, t + 1);
 		lua_pushvalue(L, -1);
 		lua_setfield(L, -4, tc_dtypes[t].name);
-		lua_pushvalue(L, -1);
-		lua_setfield(L, -4, tc_dtypes[t].shortname);
-		lua_rawseti(L, -2, t + 1);
+		lua_setfield(L, -3, tc_dtypes[t].shortname);
 	}
 	lua_pop(L, 1);
 
-	luaL_getsubtable(L, LUA_REGISTRYINDEX, SPACES);
-	for (int s = 0; s < SPACE_COUNT; s++) {
+	first = !luaL_getsubtable(L, LUA_REGISTRYINDEX, SPACES);
+	for (int s = 0; s < SPACE_COUNT && first; s++) {
 		struct space_object *object = tc_new_object(L, TC_SPACE, sizeof *object, 0);
 		object->space = (enum space)s;
-		lua_pushvalue(L, -1);
-		lua_setfield(L, -4, space_names[s]);
 		lua_rawseti(L, -2, s + 1);
+	}
+	for (int s = 0; s < SPACE_COUNT; s++) {
+		lua_rawgeti(L, -1, s + 1);
+		lua_setfield(L, -3, space_names[s]);
 	}
 	lua_pop(L, 1);
 	tc_functions(L, "tcmma", module_functions);

@@ -8,4 +8,16 @@ local tc = require "tcmma.core"
 
 tc._VERSION = "tcmma scm"
 
+-- Parts in Lua, loaded when first used.
+local parts = { bench = true, help = true, npy = true, safetensors = true }
+
+setmetatable(tc, {
+  __index = function(_, name)
+    if not parts[name] then return nil end
+    local part = require("tcmma." .. name)
+    rawset(tc, name, part)
+    return part
+  end,
+})
+
 return tc

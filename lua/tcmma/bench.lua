@@ -1,0 +1,91 @@
+--- Timing of calls: tc.bench.
+
+local core = require "tcmma.core"
+local documentation = require "tcmma.documentation"
+
+local options_known = { warmup = true, repetitions = true, device = true, quantiles = true }
+
+local function check_options(opts)
+  for key in pairs(opts) do
+    if not options_known[key] then
+      error(("tc.bench: unknown option '%s' (options: device, quantiles, repetitions, warmup)"):format(
+        tostring(key)), 3)
+    end
+  end
+  for _, key in ipairs { "warmup", "repetitions" } do
+    local value = opts[key]
+    local least = key == "repetitions" and 1 or 0
+    if value ~= nil and (math.type(value) ~= "integer" or value < least) then
+      error(("tc.bench: option '%s' must be an integer >= %d, got %s"):format(key, least, tostring(value)), 3)
+    end
+  end
+end
+
+--- Value below which the part q of a sorted list lies, interpolated.
+local function quantile(sorted, q)
+  local at = 1 + q * (#sorted - 1)
+  local below = math.floor(at)
+  local above = math.min(below + 1, #sorted)
+  return sorted[below] + (at - below) * (sorted[above] - sorted[below])
+end
+
+--- Microseconds of one call, between two events of the device.
+local function device_timer(device)
+  local from, to = device:event(), device:event()
+  return function(fn)
+    from:record()
+    fn()
+    to:record()
+    return to:since(from) * 1e3
+  end
+end
+
+local function host_timer(fn)
+  local from = core.clock()
+  fn()
+  return (core.clock() - from) * 1e6
+end
+
+local function bench(fn, opts)
+  opts = opts or {}
+  if type(fn) ~= "function" and not (getmetatable(fn) or {}).__call then
+    error("tc.bench: a function expected, got " .. type(fn), 2)
+  end
+  if type(opts) ~= "table" then error("tc.bench: options table expected, got " .. type(opts), 2) end
+  check_options(opts)
+  local device = opts.device or core.device()
+  if type(device) == "string" then device = assert(core.device(device)) end
+  local on_gpu = tostring(device):find("cuda:", 1, true) ~= nil
+  local timer = on_gpu and device_timer(device) or host_timer
+  for _ = 1, opts.warmup or 3 do fn() end
+  if on_gpu then device:synchronize() end
+  local times, sum = {}, 0
+  for i = 1, opts.repetitions or 20 do
+    times[i] = timer(fn)
+    sum = sum + times[i]
+  end
+  table.sort(times)
+  local result = {
+    median = quantile(times, 0.5), min = times[1], max = times[#times], mean = sum / #times,
+    repetitions = #times, times = times, clock = on_gpu and "device" or "host",
+  }
+  for i, q in ipairs(opts.quantiles or {}) do
+    result.quantiles = result.quantiles or {}
+    result.quantiles[i] = quantile(times, q)
+  end
+  return result.median, result
+end
+
+documentation.add("tcmma", {
+  { "bench", bench, [[
+bench(fn: function, opts?: {warmup?: integer, repetitions?: integer, device?: any, ...}) -> number, table
+Calls `fn` a few times without measuring (`warmup`, 3) and then `repetitions` (20) times, each call
+measured alone. The result is the median in **microseconds**, and a table: `median`, `min`, `max`,
+`mean`, `repetitions`, `times` (sorted), `quantiles` (those asked for) and `clock`.
+
+On a GPU the time is that between two events around the call (`clock` is `"device"`): the kernels and
+the gaps between them, not the recording. On the emulator it is that of the host's monotonic clock
+(`"host"`), the emulation itself.]] },
+})
+
+return bench

@@ -1,0 +1,115 @@
+local tc = require "tcmma"
+local documentation = require "tcmma.documentation"
+
+local function printed(fn, ...)
+  local lines, print_before = {}, print
+  _G.print = function(...) lines[#lines + 1] = table.concat({ ... }, "\t") end
+  local ok, err = pcall(fn, ...)
+  _G.print = print_before
+  assert(ok, err)
+  return table.concat(lines, "\n")
+end
+
+describe("every function", function()
+  for _, part in ipairs { "bench", "npy", "safetensors", "help" } do assert(tc[part]) end
+  local all = documentation.all()
+
+  it("has a signature that can be read, and a text", function()
+    for _, entry in ipairs(all) do
+      if entry.name then
+        local signature, text = documentation.split(entry)
+        local parsed, why = documentation.parse(signature)
+        assert(parsed, ("%s.%s: %s"):format(entry.owner, entry.name, why))
+        assert.equal(entry.name, parsed.name:match "[%w_]+$")
+        assert(#text > 0, ("%s.%s has no text"):format(entry.owner, entry.name))
+      end
+    end
+  end)
+
+  it("is documented once", function()
+    local seen = {}
+    for _, entry in ipairs(all) do
+      local name = entry.owner .. "." .. (entry.name or "")
+      assert(not seen[name], name .. " is documented twice")
+      seen[name] = true
+    end
+  end)
+
+  it("of the module is documented", function()
+    local known = {}
+    for _, entry in ipairs(all) do known[entry.owner .. "." .. (entry.name or "")] = true end
+    for name, value in pairs(tc) do
+      if type(value) == "function" then assert(known["tcmma." .. name], "tc." .. name .. " has no documentation") end
+    end
+  end)
+end)
+
+describe("a signature", function()
+  it("is taken apart", function()
+    local parsed = documentation.parse("f(self, a: {x?: integer, y: fun(b: any): any}, "
+      .. "b?: number|string, ...: any) -> A<B, C>, D?")
+    assert.same({
+      name = "f",
+      parameters = {
+        { name = "a", type = "{x?: integer, y: fun(b: any): any}", optional = false },
+        { name = "b", type = "number|string", optional = true },
+        { name = "...", type = "any", optional = false },
+      },
+      returns = { "A<B, C>", "D?" },
+    }, parsed)
+    assert.same({ name = "g", parameters = {}, returns = {} }, documentation.parse "g()")
+  end)
+
+  it("that is none is refused with the reason", function()
+    assert.matches("not a signature", select(2, documentation.parse "what it does"))
+    assert.matches("not a parameter: '5'", select(2, documentation.parse "f(5)"))
+    assert.matches("'%-> type' expected", select(2, documentation.parse "f() : x"))
+  end)
+end)
+
+describe("help", function()
+  it("describes a function, by value and by name", function()
+    local text = printed(tc.help, tc.zeros)
+    assert.matches("^tc%.zeros%(shape: integer%[%], dtype: Dtype", text)
+    assert.matches("A new array of zeros", text)
+    assert.equal(text, printed(tc.help, "zeros"))
+    assert.equal(text, printed(tc.help, "tc.zeros"))
+  end)
+
+  it("describes methods and tables of functions", function()
+    assert.matches("^array:get%(", printed(tc.help, "array:get"))
+    assert.matches("^array:get%(", printed(tc.help, tc.zeros({ 1 }, "f32").get))
+    assert.matches("^tc%.npy%.load%(", printed(tc.help, tc.npy.load))
+    assert.matches("^tc%.reference%.matmul%(", printed(tc.help, "reference.matmul"))
+  end)
+
+  it("describes an object with its class", function()
+    local text = printed(tc.help, tc.zeros({ 2 }, "f16"))
+    assert.matches("^tcmma%.array f16%[2%] on ", text)
+    assert.matches("%.shape %(integer%[%]%)", text)
+    assert.matches("\n  reshape +A view of the same memory", text)
+    assert.matches("float16", printed(tc.help, tc.f16))
+    assert.matches("tcmma%.array", printed(tc.help, "array"))
+  end)
+
+  it("lists everything", function()
+    local text = printed(tc.help)
+    assert.matches("\n  zeros +A new array of zeros", text)
+    assert.matches("Classes: .*tcmma%.array", text)
+  end)
+
+  it("says when there is nothing", function()
+    assert.equal("nothing is documented under 'zero' (did you mean 'zeros'?)", printed(tc.help, "zero"))
+    assert.equal("no documentation of a boolean", printed(tc.help, true))
+  end)
+end)
+
+describe("the written documentation", function()
+  it("is what the code says", function()
+    local command = ("LUA_PATH='%s' LUA_CPATH='%s' lua5.4 tools/docs.lua --check 2>&1"):format(package.path,
+      package.cpath)
+    local pipe = assert(io.popen(command))
+    local output = pipe:read "a"
+    assert(pipe:close(), output)
+  end)
+end)
