@@ -42,9 +42,15 @@ struct run {
 	struct launch_param *params; /* launch.params */
 	struct array **arrays;       /* per parameter */
 	struct run_options options;
+	/* With a report: what the run left. */
+	struct emu_report report;
+	char *output; /* what the kernel printed */
+	size_t output_length, output_capacity;
+	bool output_cut; /* some is lost: too long, or no memory */
 };
-/* A userdata that holds room for `count` parameters; pushed. */
-struct run *tc_new_run(lua_State *L, int count);
+/* A userdata that holds room for `count` parameters; pushed.  `report`: tc_run_report will use it.
+ */
+struct run *tc_new_run(lua_State *L, int count, bool report);
 /* Option names of launch and emulate, and what they set. */
 extern const char *const tc_run_options[];
 extern const char *const tc_emulate_options[];

@@ -173,7 +173,7 @@ static void set_argument(lua_State *L, const struct lua_function *f, int i, stru
 }
 
 /* Arguments of the option 'args'; the table stays on the stack, below the run. */
-static struct run *read_arguments(lua_State *L, const struct lua_function *f)
+static struct run *read_arguments(lua_State *L, const struct lua_function *f, bool report)
 {
 	const struct ptx_entry *entry = f->entry;
 	lua_Integer count = 0;
@@ -198,11 +198,13 @@ static struct run *read_arguments(lua_State *L, const struct lua_function *f)
 		tc_error(L, "kernel '%s' takes %d argument%s (%s), got %lld", f->name,
 			 entry->param_count, entry->param_count == 1 ? "" : "s",
 			 push_params(L, entry), (long long)count);
-	struct run *r = tc_new_run(L, entry->param_count);
+	struct run *r = tc_new_run(L, entry->param_count, report);
+	luaL_checkstack(L, entry->param_count + 16, "for the arguments");
 	for (int i = 0; i < entry->param_count; i++) {
-		lua_geti(L, args, i + 1);
+		lua_rawgeti(L, args, i + 1);
 		set_argument(L, f, i, r);
-		lua_settop(L, args + 1);
+		/* The argument stays on the stack, and so alive. */
+		lua_settop(L, args + 2 + i);
 	}
 	return r;
 }
@@ -264,9 +266,9 @@ static void check_cluster(lua_State *L, const struct lua_function *f, struct lau
 				    l->grid[i], "xyz"[i], l -> cluster[i]);
 }
 
-static struct run *read_launch(lua_State *L, const struct lua_function *f)
+static struct run *read_launch(lua_State *L, const struct lua_function *f, bool report)
 {
-	struct run *r = read_arguments(L, f);
+	struct run *r = read_arguments(L, f, report);
 	struct launch *l = &r->launch;
 
 	tc_option_dims(L, 2, "grid", l->grid);
@@ -277,11 +279,20 @@ static struct run *read_launch(lua_State *L, const struct lua_function *f)
 	check_block(L, f, l->block);
 	check_cluster(L, f, l, tc_option_dims(L, 2, "cluster", l->cluster));
 	l->smem = (uint32_t)tc_option_integer(L, 2, "smem", 0, 0, 1 << 20);
+	return r;
+}
+
+/* Last, since what ran in between may have closed the module. */
+static void set_code(lua_State *L, struct run *r, struct device *d)
+{
+	struct lua_function *f = check_function(L, 1);
+	struct launch *l = &r->launch;
+
 	l->ptx = f->module->ptx;
 	l->ptx_length = f->module->ptx_length;
 	l->entry = f->entry->name;
 	l->name = f->name;
-	return r;
+	l->cache = tc_loaded_slot(L, &f->module->loaded, d);
 }
 
 static struct device *first_device(const struct run *r)
@@ -337,11 +348,11 @@ static int function_launch(lua_State *L)
 
 	lua_settop(L, 2);
 	tc_options(L, 2, names);
-	struct run *r = read_launch(L, f);
+	struct run *r = read_launch(L, f, false);
 	struct device *d = launch_device(L, f, r);
 	check_smem(L, d, r->launch.smem);
 	r->options.stream = tc_option_stream(L, 2, d);
-	r->launch.cache = tc_loaded_slot(L, &f->module->loaded, d);
+	set_code(L, r, d);
 	if (!tc_run(d, r, &e))
 		return tc_fail_device(L, &e);
 	lua_settop(L, 1);
@@ -383,11 +394,11 @@ static int function_emulate(lua_State *L)
 
 	lua_settop(L, 2);
 	tc_options(L, 2, names);
-	struct run *r = read_launch(L, f);
+	struct run *r = read_launch(L, f, true);
 	tc_read_run_options(L, 2, r);
 	struct device *d = emulate_device(L, f, r);
 	check_smem(L, d, r->launch.smem);
-	r->launch.cache = tc_loaded_slot(L, &f->module->loaded, d);
+	set_code(L, r, d);
 	if (!tc_run_report(L, d, r, &e))
 		return tc_raise_device(L, &e);
 	return 1;

@@ -13,8 +13,9 @@ struct binding {
 	const struct kern *kern;
 	struct array **arrays; /* in a userdata on the stack */
 	int64_t *dims;
-	int *dim_args; /* the argument that gave it, 1-based */
-	struct device *device;
+	int *dim_args;             /* the argument that gave it, 1-based */
+	int64_t grid[TC_MAX_RANK]; /* as written: the last axis is CUDA's x */
+	int first;                 /* index of the first argument */
 };
 
 static void expected_shape(struct strbuf *b, const struct alloc *a)
@@ -89,6 +90,47 @@ static void bind_array(lua_State *L, struct binding *b, int i, int arg)
 			 b->kern->name, tc_dtypes[wanted->dtype].name);
 }
 
+/* Calls function(dims); the sizes of the axes, as written. */
+static void call_grid_function(lua_State *L, struct binding *b)
+{
+	const struct kern *k = b->kern;
+
+	lua_createtable(L, 0, k->dim_count);
+	for (int i = 0; i < k->dim_count; i++) {
+		lua_pushinteger(L, (lua_Integer)b->dims[i]);
+		lua_setfield(L, -2, k->dim_names[i]);
+	}
+	lua_call(L, 1, 1);
+	tc_check_kernel(L, 1); /* the function may have closed it */
+	if (!lua_istable(L, -1) || luaL_len(L, -1) != k->grid_rank)
+		tc_error(L,
+			 "the grid function of kernel '%s' must return a list of %d integers, got "
+			 "%s",
+			 k->name, k->grid_rank, tc_describe(L, -1));
+	for (int i = 0; i < k->grid_rank; i++) {
+		int ok = 0;
+		lua_geti(L, -1, i + 1);
+		b->grid[i] = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &ok) : 0;
+		if (!ok || b->grid[i] < 1 || b->grid[i] > INT32_MAX)
+			tc_error(L,
+				 "the grid function of kernel '%s' returned %s for axis %d: an "
+				 "integer >= 1 is "
+				 "needed",
+				 k->name, tc_describe(L, -1), i + 1);
+		lua_pop(L, 1);
+	}
+	lua_pop(L, 1);
+}
+
+static void read_grid(lua_State *L, struct binding *b)
+{
+	memcpy(b->grid, b->kern->grid, sizeof b->grid);
+	if (lua_getiuservalue(L, 1, TC_KERNEL_GRID) == LUA_TFUNCTION)
+		call_grid_function(L, b);
+	else
+		lua_pop(L, 1);
+}
+
 /* Binds the arguments from index `first` on; pushes the userdata that holds the tables. */
 static void bind_arguments(lua_State *L, struct binding *b, struct kern *k, int first)
 {
@@ -111,8 +153,10 @@ static void bind_arguments(lua_State *L, struct binding *b, struct kern *k, int 
 	b->arrays = (struct array **)(b->dims + dims);
 	b->dim_args = (int *)(b->arrays + n);
 	b->kern = k;
+	b->first = first;
 	for (int i = 0; i < k->arg_count; i++)
 		bind_array(L, b, i, first + i);
+	read_grid(L, b);
 }
 
 /* ---- parameters of the compiled kernel ----------------------------------- */
@@ -211,50 +255,15 @@ static void fill_params(lua_State *L, struct run *r, const struct binding *b,
 
 /* ---- the grid ------------------------------------------------------------ */
 
-/* Calls function(dims); the sizes of the axes, as written. */
-static void call_grid_function(lua_State *L, const struct binding *b, int64_t *grid)
-{
-	const struct kern *k = b->kern;
-
-	lua_createtable(L, 0, k->dim_count);
-	for (int i = 0; i < k->dim_count; i++) {
-		lua_pushinteger(L, (lua_Integer)b->dims[i]);
-		lua_setfield(L, -2, k->dim_names[i]);
-	}
-	lua_call(L, 1, 1);
-	if (!lua_istable(L, -1) || luaL_len(L, -1) != k->grid_rank)
-		tc_error(L,
-			 "the grid function of kernel '%s' must return a list of %d integers, got "
-			 "%s",
-			 k->name, k->grid_rank, tc_describe(L, -1));
-	for (int i = 0; i < k->grid_rank; i++) {
-		int ok = 0;
-		lua_geti(L, -1, i + 1);
-		grid[i] = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &ok) : 0;
-		if (!ok || grid[i] < 1 || grid[i] > INT32_MAX)
-			tc_error(L,
-				 "the grid function of kernel '%s' returned %s for axis %d: an "
-				 "integer >= 1 is "
-				 "needed",
-				 k->name, tc_describe(L, -1), i + 1);
-		lua_pop(L, 1);
-	}
-	lua_pop(L, 1);
-}
-
 /* The last axis is CUDA's x; a grid counts clusters. */
 static void fill_grid(lua_State *L, struct launch *l, const struct binding *b,
 		      const struct program *p)
 {
 	static const int64_t limit[3] = {INT32_MAX, 65535, 65535};
 	const struct kern *k = b->kern;
-	int64_t grid[TC_MAX_RANK], blocks[3] = {1, 1, 1};
+	const int64_t *grid = b->grid;
+	int64_t blocks[3] = {1, 1, 1};
 
-	memcpy(grid, k->grid, sizeof grid);
-	if (lua_getiuservalue(L, 1, TC_KERNEL_GRID) == LUA_TFUNCTION)
-		call_grid_function(L, b, grid);
-	else
-		lua_pop(L, 1);
 	if (tc_grid_folded(k)) {
 		for (int i = 0; i < k->grid_rank; i++)
 			if (__builtin_mul_overflow(blocks[0], grid[i], &blocks[0]))
@@ -277,11 +286,19 @@ static void fill_grid(lua_State *L, struct launch *l, const struct binding *b,
 
 /* ---- launch -------------------------------------------------------------- */
 
-/* Pushes a run of the program with everything but its device's slot filled in. */
-static struct run *prepare(lua_State *L, const struct binding *b, const struct compiled *c)
+/*
+ * Pushes a run of the program with everything but its device's slot filled in.  Making it may
+ * run finalizers, and those may close or free what was checked: so all is looked at once more.
+ */
+static struct run *prepare(lua_State *L, const struct binding *b, struct compiled **compiled,
+			   bool report)
 {
+	const struct target *t = (*compiled)->target;
+	struct run *r = tc_new_run(L, (*compiled)->program->param_count, report);
+	struct compiled *c = *compiled = tc_kernel_program(L, 1, t);
 	const struct program *p = c->program;
-	struct run *r = tc_new_run(L, p->param_count);
+	for (int i = 0; i < b->kern->arg_count; i++)
+		tc_check_array(L, b->first + i);
 	struct launch *l = &r->launch;
 
 	l->ptx = p->ptx;
@@ -367,7 +384,7 @@ static int launch(lua_State *L, int options, int first)
 	bind_arguments(L, &b, k, first);
 	struct device *d = choose_device(L, &b, options);
 	struct compiled *c = compile_for(L, d);
-	struct run *r = prepare(L, &b, c);
+	struct run *r = prepare(L, &b, &c, false);
 	if (options)
 		r->options.stream = tc_option_stream(L, options, d);
 	r->launch.cache = tc_loaded_slot(L, &c->loaded, d);
@@ -426,7 +443,7 @@ static int kernel_emulate(lua_State *L)
 	bind_arguments(L, &b, k, 3);
 	struct device *d = emulate_device(L, &b);
 	struct compiled *c = tc_kernel_program(L, 1, d->target);
-	struct run *r = prepare(L, &b, c);
+	struct run *r = prepare(L, &b, &c, true);
 	tc_read_run_options(L, 2, r);
 	r->launch.cache = tc_loaded_slot(L, &c->loaded, d);
 	if (!tc_run_report(L, d, r, &e))

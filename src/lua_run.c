@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define REPORTING_RUN "tcmma.run" /* class of a run that owns a report */
+
 /* ---- what a launch holds ------------------------------------------------- */
 
 void **tc_loaded_slot(lua_State *L, struct loaded *l, struct device *d)
@@ -33,7 +35,7 @@ void tc_loaded_free(struct loaded *l)
 	l->count = 0;
 }
 
-struct run *tc_new_run(lua_State *L, int count)
+struct run *tc_new_run(lua_State *L, int count, bool report)
 {
 	size_t n = (size_t)count + 1;
 	size_t size =
@@ -45,6 +47,8 @@ struct run *tc_new_run(lua_State *L, int count)
 	r->arrays = (struct array **)(r->params + n);
 	r->launch.params = r->params;
 	r->launch.param_count = count;
+	if (report)
+		luaL_setmetatable(L, REPORTING_RUN);
 	return r;
 }
 
@@ -242,44 +246,36 @@ static bool run_staged(struct device *d, struct run *r, struct err *e)
 
 /* ---- the report ---------------------------------------------------------- */
 
-#define HOLDER     "tcmma.run" /* class of the userdata that owns what a run left */
 #define MAX_OUTPUT ((size_t)64 << 20)
 
-struct holder {
-	struct emu_report report;
-	char *output;
-	size_t length, capacity;
-	bool cut; /* output was lost: too long, or no memory */
-};
-
-static int holder_gc(lua_State *L)
+static int run_gc(lua_State *L)
 {
-	struct holder *h = luaL_testudata(L, 1, HOLDER);
+	struct run *r = luaL_testudata(L, 1, REPORTING_RUN);
 
-	if (h) {
-		emu_report_clear(&h->report);
-		free(h->output);
-		memset(h, 0, sizeof *h);
+	if (r) {
+		emu_report_clear(&r->report);
+		free(r->output);
+		r->output = NULL;
 	}
 	return 0;
 }
 
 static void collect_output(void *context, const char *text, size_t length)
 {
-	struct holder *h = context;
+	struct run *r = context;
 
-	if (h->length + length > h->capacity) {
-		size_t wanted = (h->length + length) * 2 + 256;
-		char *grown = wanted <= MAX_OUTPUT ? realloc(h->output, wanted) : NULL;
+	if (r->output_length + length > r->output_capacity) {
+		size_t wanted = (r->output_length + length) * 2 + 256;
+		char *grown = wanted <= MAX_OUTPUT ? realloc(r->output, wanted) : NULL;
 		if (!grown) {
-			h->cut = true;
+			r->output_cut = true;
 			return;
 		}
-		h->output = grown;
-		h->capacity = wanted;
+		r->output = grown;
+		r->output_capacity = wanted;
 	}
-	memcpy(h->output + h->length, text, length);
-	h->length += length;
+	memcpy(r->output + r->output_length, text, length);
+	r->output_length += length;
 }
 
 static void set_integer(lua_State *L, const char *name, uint64_t value)
@@ -335,22 +331,21 @@ static void push_counters(lua_State *L, const struct emu_counters *c)
 	lua_setfield(L, -2, "seconds");
 }
 
-static void push_report(lua_State *L, const struct holder *h, const struct device *d,
-			const struct run *r)
+static void push_report(lua_State *L, const struct device *d, const struct run *r)
 {
 	lua_createtable(L, 0, 6);
-	lua_createtable(L, h->report.hazard_count, 0);
-	for (int i = 0; i < h->report.hazard_count; i++) {
-		push_hazard(L, &h->report.hazards[i]);
+	lua_createtable(L, r->report.hazard_count, 0);
+	for (int i = 0; i < r->report.hazard_count; i++) {
+		push_hazard(L, &r->report.hazards[i]);
 		lua_rawseti(L, -2, i + 1);
 	}
 	lua_setfield(L, -2, "hazards");
-	push_counters(L, &h->report.counters);
+	push_counters(L, &r->report.counters);
 	lua_setfield(L, -2, "counters");
-	lua_pushboolean(L, h->report.completed);
+	lua_pushboolean(L, r->report.completed);
 	lua_setfield(L, -2, "completed");
-	lua_pushlstring(L, h->output ? h->output : "", h->length);
-	if (h->cut)
+	lua_pushlstring(L, r->output ? r->output : "", r->output_length);
+	if (r->output_cut)
 		lua_pushliteral(L, "\n[output was cut]\n");
 	else
 		lua_pushliteral(L, "");
@@ -365,19 +360,12 @@ static void push_report(lua_State *L, const struct holder *h, const struct devic
 
 bool tc_run_report(lua_State *L, struct device *d, struct run *r, struct err *e)
 {
-	struct holder *h = lua_newuserdatauv(L, sizeof *h, 0);
-
-	memset(h, 0, sizeof *h);
-	luaL_setmetatable(L, HOLDER);
-	r->options.report = &h->report;
+	r->options.report = &r->report;
 	r->options.print = collect_output;
-	r->options.print_context = h;
-	if (!run_staged(d, r, e)) {
-		lua_pop(L, 1);
+	r->options.print_context = r;
+	if (!run_staged(d, r, e))
 		return false;
-	}
-	push_report(L, h, d, r);
-	lua_remove(L, -2);
+	push_report(L, d, r);
 	return true;
 }
 
@@ -521,8 +509,8 @@ static const luaL_Reg report_meta[] = {{"__tostring", report_tostring}, {NULL, N
 
 void tc_open_run(lua_State *L)
 {
-	luaL_newmetatable(L, HOLDER);
-	lua_pushcfunction(L, holder_gc);
+	luaL_newmetatable(L, REPORTING_RUN);
+	lua_pushcfunction(L, run_gc);
 	lua_setfield(L, -2, "__gc");
 	lua_pop(L, 1);
 	tc_class(L, TC_REPORT,
