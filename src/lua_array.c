@@ -242,6 +242,7 @@ static uint64_t check_element(lua_State *L, int arg, enum dtype t)
 	return bits;
 }
 
+/* tc.full outside of a recording; lua_frag.c registers the function. */
 int tc_array_full(lua_State *L)
 {
 	struct array *a = create(L, 3, 4);
@@ -474,7 +475,7 @@ static const struct tc_function array_methods[] = {
 	 "to(device: tcmma.device|string) -> tcmma.array\n"
 	 "A copy on another device; the array itself if it is there already."},
 	{"astype", array_astype,
-	 "astype(dtype: Dtype) -> tcmma.array\n"
+	 "astype(dtype: DType) -> tcmma.array\n"
 	 "A converted copy on the same device. Rounds once; the rules are those of "
 	 "`dtype:encode`."},
 	{"copy", array_copy,
@@ -484,7 +485,7 @@ static const struct tc_function array_methods[] = {
 	 "reshape(shape: integer[]) -> tcmma.array\n"
 	 "A view of the same memory with another shape of as many elements. One size may be -1."},
 	{"view", array_view,
-	 "view(dtype: Dtype) -> tcmma.array\n"
+	 "view(dtype: DType) -> tcmma.array\n"
 	 "A view of the same memory with another element type: no value is converted. The last\n"
 	 "dimension shrinks or grows with the size of an element."},
 	{"free", array_release,
@@ -526,25 +527,21 @@ static const char array_doc[] = "tcmma.array\n"
 
 static const struct tc_function module_functions[] = {
 	{"empty", module_empty,
-	 "empty(shape: integer[], dtype: Dtype, opts?: {device?: tcmma.device|string}) -> "
+	 "empty(shape: integer[], dtype: DType, opts?: {device?: tcmma.device|string}) -> "
 	 "tcmma.array\n"
 	 "A new array whose contents are undefined until written; the emulator reports reads of "
 	 "them in\n"
 	 "the modes that check."},
 	{"zeros", module_zeros,
-	 "zeros(shape: integer[], dtype: Dtype, opts?: {device?: tcmma.device|string}) -> "
+	 "zeros(shape: integer[], dtype: DType, opts?: {device?: tcmma.device|string}) -> "
 	 "tcmma.array\n"
 	 "A new array of zeros (in `float8_e8m0fnu`, which has none, of 2^-127)."},
 	{"ones", module_ones,
-	 "ones(shape: integer[], dtype: Dtype, opts?: {device?: tcmma.device|string}) -> "
+	 "ones(shape: integer[], dtype: DType, opts?: {device?: tcmma.device|string}) -> "
 	 "tcmma.array\n"
 	 "A new array of ones."},
-	{"full", tc_array_full,
-	 "full(shape: integer[], value: number|boolean, dtype: Dtype, opts?: {device?: "
-	 "tcmma.device|string}) -> tcmma.array\n"
-	 "A new array with one value everywhere."},
 	{"arange", module_arange,
-	 "arange(start: number, stop: number, step: number, dtype: Dtype, opts?: {device?: "
+	 "arange(start: number, stop: number, step: number, dtype: DType, opts?: {device?: "
 	 "tcmma.device|string}) -> tcmma.array\n"
 	 "The numbers `start`, `start + step`, ... below `stop` (above it for a negative step). "
 	 "Also\n"

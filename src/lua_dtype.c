@@ -325,7 +325,7 @@ static int module_dtypes(lua_State *L)
 
 static const struct tc_function module_functions[] = {
 	{"dtype", module_dtype,
-	 "dtype(name: Dtype) -> tcmma.dtype\n"
+	 "dtype(name: DType) -> tcmma.dtype\n"
 	 "The dtype object of a name, long or short."},
 	{"dtypes", module_dtypes,
 	 "dtypes() -> tcmma.dtype[]\n"

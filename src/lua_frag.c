@@ -230,13 +230,17 @@ static void make_full(struct kern *k, void *arg)
 }
 
 static const char full_doc[] =
-	"full(shape: integer[], value: number|boolean|Scalar, dtype: DType) -> Fragment\n"
-	"A fragment with one value everywhere. In role code of whole warpgroups.";
+	"full(shape: integer[], value: number|boolean|Scalar, dtype: DType, opts?: {device?: any}) -> "
+	"Fragment|tcmma.array\n"
+	"In a recording, a fragment with one value everywhere, in role code of whole warpgroups. "
+	"Outside of one, a new array with one value everywhere; `opts.device` names its device.";
 
 static int frag_full(lua_State *L)
 {
 	struct shaping s = {0};
 
+	if (!tc_open_recording(L))
+		return tc_array_full(L);
 	check_fragment_shape(L, 1, &s, 1);
 	if (!tc_read_value(L, 2, &s.value) || s.value.kind == 't')
 		return tc_argerror(L, 2, "number, boolean or recorded scalar expected, got %s",

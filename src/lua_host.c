@@ -426,7 +426,7 @@ static int module_clock(lua_State *L)
 
 static const struct tc_function module_functions[] = {
 	{"randn", module_randn,
-	 "randn(shape: integer[], dtype: Dtype, opts?: {seed?: integer, mean?: number, std?: "
+	 "randn(shape: integer[], dtype: DType, opts?: {seed?: integer, mean?: number, std?: "
 	 "number, "
 	 "device?: tcmma.device|string}) -> tcmma.array\n"
 	 "A new array of normal random numbers. Element i depends on the seed and on i alone, and "
@@ -435,14 +435,14 @@ static const struct tc_function module_functions[] = {
 	 "made\n"
 	 "without a seed are numbered: a script that runs again gets the same ones."},
 	{"rand", module_rand,
-	 "rand(shape: integer[], dtype: Dtype, opts?: {seed?: integer, low?: number, high?: "
+	 "rand(shape: integer[], dtype: DType, opts?: {seed?: integer, low?: number, high?: "
 	 "number, "
 	 "device?: tcmma.device|string}) -> tcmma.array\n"
 	 "A new array of uniform random numbers from `low` (0) to below `high` (1); rounding to a "
 	 "narrow\n"
 	 "type can reach `high`. Reproducible as `randn` is."},
 	{"randint", module_randint,
-	 "randint(shape: integer[], dtype: Dtype, opts: {high: integer, low?: integer, seed?: "
+	 "randint(shape: integer[], dtype: DType, opts: {high: integer, low?: integer, seed?: "
 	 "integer, "
 	 "device?: tcmma.device|string}) -> tcmma.array\n"
 	 "A new array of random integers, `low` (0) to `high - 1`. Reproducible as `randn` is."},

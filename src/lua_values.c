@@ -469,7 +469,7 @@ static const struct tc_function array_methods[] = {
 
 static const struct tc_function module_functions[] = {
 	{"from_table", module_from_table,
-	 "from_table(values: table, dtype: Dtype, shape?: integer[], opts?: {device?: "
+	 "from_table(values: table, dtype: DType, shape?: integer[], opts?: {device?: "
 	 "tcmma.device|string}) -> tcmma.array\n"
 	 "A new array from numbers. Without a shape it is that of the nested tables, which must "
 	 "be\n"
@@ -477,7 +477,7 @@ static const struct tc_function module_functions[] = {
 	 "are\n"
 	 "converted as `dtype:encode` does; integers to 64-bit types exactly."},
 	{"frombytes", module_frombytes,
-	 "frombytes(bytes: string, dtype: Dtype, shape: integer[], opts?: {device?: "
+	 "frombytes(bytes: string, dtype: DType, shape: integer[], opts?: {device?: "
 	 "tcmma.device|string}) -> tcmma.array\n"
 	 "A new array whose memory is a string of bytes, in C order and little-endian."},
 	{NULL, NULL, NULL},

@@ -76,8 +76,9 @@ local function reference(groups, owners)
   local out = {
     "<!-- Made by tools/docs.lua from the documentation in the code: do not edit. -->",
     "# Reference", "",
-    "`local tc = require \"tcmma\"`. A `Dtype` is a dtype object or its name, long or short. **Coordinates of the",
-    "hardware (elements, tiles, threads, barriers) begin at 0; Lua tables begin at 1.**", "",
+    "`local tc = require \"tcmma\"`. A `DType` is a dtype object or its name, long or short; `Ref` is",
+    "short for `tcmma.ref`, and so on. **Coordinates of the hardware (elements, tiles, threads, barriers) begin",
+    "at 0; Lua tables begin at 1.**", "",
   }
   for _, owner in ipairs(owners) do
     local names = {}
@@ -138,9 +139,16 @@ local function meta(groups, owners)
   local out = {
     "---@meta tcmma",
     "-- Made by tools/docs.lua from the documentation in the code, for editors; never loaded.", "",
-    "---@alias Dtype tcmma.dtype|string", "",
-    "---@class tcmma", "local tc = {}", "",
+    "---@alias DType tcmma.dtype|string",
   }
+  -- Signatures may say Ref for tcmma.ref.
+  for _, owner in ipairs(owners) do
+    local short = owner:match "^tcmma%.(%l+)$"
+    if groups[owner].class and short ~= "dtype" then
+      out[#out + 1] = ("---@alias %s %s"):format(short:gsub("^%l", string.upper), owner)
+    end
+  end
+  table.move({ "", "---@class tcmma", "local tc = {}", "" }, 1, 4, #out + 1, out)
   for _, dtype in ipairs(tc.dtypes()) do
     out[#out + 1] = ("---@type tcmma.dtype\ntc.%s = nil\n---@type tcmma.dtype\ntc.%s = nil"):format(dtype.name,
       dtype.short)
