@@ -242,7 +242,7 @@ static int ref_tmem(lua_State *L)
 /* ---- unions -------------------------------------------------------------- */
 
 static const char union_doc[] =
-	"union(member: Ref|Ref[], member: Ref|Ref[], ...) -> Union\n"
+	"union(first: Ref|Ref[], second: Ref|Ref[], ...: Ref|Ref[]) -> Union\n"
 	"Lets allocations share storage. Each argument is one alternative: a ref, or a list of "
 	"refs that stand one after the other. All are in SMEM, or all in TMEM.\n\n"
 	"The refs themselves stay usable; the union has `.space`, and for TMEM `.collective` and "

@@ -81,8 +81,9 @@ static void open_range(struct kern *k, void *arg)
 }
 
 static const char range_doc[] =
-	"range(n: integer|Scalar, body: function) / range(lo, hi, step, body: function)\n"
-	"Records a loop over the half-open range; `body` runs once and gets the counter, a "
+	"range(lo: integer|Scalar, hi: integer|Scalar, step: integer|Scalar, body: function)\n"
+	"`range(n, body)` or `range(lo, hi, step, body)`: records a loop over the half-open range; "
+	"`body` runs once and gets the counter, a "
 	"recorded s32.\n\n"
 	"Bounds and step may be recorded; the step is positive. A Lua `for` unrolls instead. What "
 	"the body makes is not visible after it; a `tc.var` carries a value from turn to turn.";

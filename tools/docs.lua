@@ -124,7 +124,7 @@ local function stub(out, entry, prefix)
     out[#out + 1] = ("---@param %s%s %s"):format(name, p.optional and p.name ~= "..." and "?" or "", p.type)
     names[i] = name
   end
-  for _, kind in ipairs(parsed.returns) do out[#out + 1] = "---@return " .. kind end
+  for _, kind in ipairs(parsed.returns) do out[#out + 1] = "---@return " .. kind:gsub("%.%.%.$", " ...") end
   -- A name that Lua reserves can only be written as an index.
   local short = parsed.name:match "[%w_]+$"
   if keywords[short] then
@@ -133,6 +133,25 @@ local function stub(out, entry, prefix)
     out[#out + 1] = ("function %s%s(%s) end"):format(prefix, short, table.concat(names, ", "))
   end
   out[#out + 1] = ""
+end
+
+--- The types of options tables, MmaOptions or KernelSpec, whose fields stand in the text.
+local function option_types(groups, owners)
+  local seen, names = {}, {}
+  for _, owner in ipairs(owners) do
+    for _, entry in ipairs(groups[owner].functions) do
+      for _, parameter in ipairs((parse(entry)).parameters) do
+        for name in parameter.type:gmatch "%f[%w]%u%w+%f[%W]" do
+          if (name:find "Options$" or name:find "Spec$") and not seen[name] then
+            seen[name] = true
+            names[#names + 1] = name
+          end
+        end
+      end
+    end
+  end
+  table.sort(names)
+  return names
 end
 
 local function meta(groups, owners)
@@ -148,6 +167,7 @@ local function meta(groups, owners)
       out[#out + 1] = ("---@alias %s %s"):format(short:gsub("^%l", string.upper), owner)
     end
   end
+  for _, name in ipairs(option_types(groups, owners)) do out[#out + 1] = ("---@alias %s table"):format(name) end
   table.move({ "", "---@class tcmma", "local tc = {}", "" }, 1, 4, #out + 1, out)
   for _, dtype in ipairs(tc.dtypes()) do
     out[#out + 1] = ("---@type tcmma.dtype\ntc.%s = nil\n---@type tcmma.dtype\ntc.%s = nil"):format(dtype.name,

@@ -1,0 +1,1219 @@
+---@meta tcmma
+-- Made by tools/docs.lua from the documentation in the code, for editors; never loaded.
+
+---@alias DType tcmma.dtype|string
+---@alias Array tcmma.array
+---@alias Barrier tcmma.barrier
+---@alias Device tcmma.device
+---@alias Event tcmma.event
+---@alias Fragment tcmma.fragment
+---@alias Function tcmma.function
+---@alias Gmem tcmma.gmem
+---@alias Kernel tcmma.kernel
+---@alias Module tcmma.module
+---@alias Ref tcmma.ref
+---@alias Report tcmma.report
+---@alias Role tcmma.role
+---@alias Scalar tcmma.scalar
+---@alias Slice tcmma.slice
+---@alias Space tcmma.space
+---@alias Stream tcmma.stream
+---@alias Tensormap tcmma.tensormap
+---@alias Union tcmma.union
+---@alias Var tcmma.var
+---@alias AllocOptions table
+---@alias BarrierOptions table
+---@alias ClusterBarrierOptions table
+---@alias CopyOptions table
+---@alias KernelSpec table
+---@alias MmaOptions table
+---@alias RecordSpec table
+---@alias StoreOptions table
+
+---@class tcmma
+local tc = {}
+
+---@type tcmma.dtype
+tc.float64 = nil
+---@type tcmma.dtype
+tc.f64 = nil
+---@type tcmma.dtype
+tc.float32 = nil
+---@type tcmma.dtype
+tc.f32 = nil
+---@type tcmma.dtype
+tc.tfloat32 = nil
+---@type tcmma.dtype
+tc.tf32 = nil
+---@type tcmma.dtype
+tc.float16 = nil
+---@type tcmma.dtype
+tc.f16 = nil
+---@type tcmma.dtype
+tc.bfloat16 = nil
+---@type tcmma.dtype
+tc.bf16 = nil
+---@type tcmma.dtype
+tc.float8_e4m3fn = nil
+---@type tcmma.dtype
+tc.e4m3 = nil
+---@type tcmma.dtype
+tc.float8_e5m2 = nil
+---@type tcmma.dtype
+tc.e5m2 = nil
+---@type tcmma.dtype
+tc.float8_e8m0fnu = nil
+---@type tcmma.dtype
+tc.e8m0 = nil
+---@type tcmma.dtype
+tc.float6_e2m3fn = nil
+---@type tcmma.dtype
+tc.e2m3 = nil
+---@type tcmma.dtype
+tc.float6_e3m2fn = nil
+---@type tcmma.dtype
+tc.e3m2 = nil
+---@type tcmma.dtype
+tc.float4_e2m1fn = nil
+---@type tcmma.dtype
+tc.e2m1 = nil
+---@type tcmma.dtype
+tc.int64 = nil
+---@type tcmma.dtype
+tc.i64 = nil
+---@type tcmma.dtype
+tc.uint64 = nil
+---@type tcmma.dtype
+tc.u64 = nil
+---@type tcmma.dtype
+tc.int32 = nil
+---@type tcmma.dtype
+tc.i32 = nil
+---@type tcmma.dtype
+tc.uint32 = nil
+---@type tcmma.dtype
+tc.u32 = nil
+---@type tcmma.dtype
+tc.int16 = nil
+---@type tcmma.dtype
+tc.i16 = nil
+---@type tcmma.dtype
+tc.uint16 = nil
+---@type tcmma.dtype
+tc.u16 = nil
+---@type tcmma.dtype
+tc.int8 = nil
+---@type tcmma.dtype
+tc.i8 = nil
+---@type tcmma.dtype
+tc.uint8 = nil
+---@type tcmma.dtype
+tc.u8 = nil
+---@type tcmma.dtype
+tc.uint2 = nil
+---@type tcmma.dtype
+tc.u2 = nil
+---@type tcmma.dtype
+tc.bool = nil
+---@type tcmma.dtype
+tc.b1 = nil
+---@type tcmma.space
+tc.GMEM = nil
+---@type tcmma.space
+tc.SMEM = nil
+---@type tcmma.space
+tc.TMEM = nil
+
+---Absolute value, by elements.
+---@param x number|Scalar|Fragment
+---@return number|Scalar|Fragment
+function tc.abs(x) end
+
+---Whether |a - b| <= atol + rtol |b| for every element, computed in double. `b` is the reference;
+---the types may differ. `rtol` is two units in the last place of the coarser type unless given,
+---at least 1e-5; `atol` is 1e-5. NaN equals NaN only with `equal_nan`.
+---
+---The second result says how far they are apart: `max_abs_error` and `index`, its coordinates
+---(from 0), with the values `a` and `b` there; `max_rel_error`; `relative_rms`, the root mean
+---square of the error over that of `b`; `mismatches`, `nan_mismatches` and `first_mismatch`
+---(coordinates, nil when there is none); `rtol`, `atol`, `elements`. `tostring` sums it up.
+---@param a tcmma.array
+---@param b tcmma.array
+---@param opts? {rtol?: number, atol?: number, equal_nan?: boolean}
+---@return boolean
+---@return table
+function tc.allclose(a, b, opts) end
+
+---Allocates shared or tensor memory for the kernel that is being recorded.
+---
+---SMEM takes `swizzle` (128, 64, 32 or "none"; default: the largest that divides a row). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}, and is only checked. `name` shows in messages and dumps.
+---
+---Allocations are static: one per call, whatever loop of the kernel they stand in.
+---@param space Space
+---@param shape integer[]
+---@param dtype DType
+---@param opts? AllocOptions
+---@return Ref
+function tc.allocate(space, shape, dtype, opts) end
+
+---The numbers `start`, `start + step`, ... below `stop` (above it for a negative step). Also
+---`arange(stop, dtype)` and `arange(start, stop, dtype)`.
+---@param start number
+---@param stop number
+---@param step number
+---@param dtype DType
+---@param opts? {device?: tcmma.device|string}
+---@return tcmma.array
+function tc.arange(start, stop, step, dtype, opts) end
+
+---Stops the kernel with the message if the condition does not hold when it runs.
+---@param cond boolean|Scalar
+---@param message? string
+function tc.assert(cond, message) end
+
+---Copies block scales from SMEM to TMEM, in order with later MMAs of the role.
+---@param src Ref
+---@param dst Ref
+---@param opts? {collective_axis?: string}
+function tc.async_copy_scales_to_tmem(src, dst, opts) end
+
+---Copies a tile from SMEM to TMEM, in order with later MMAs of the role.
+---@param src Ref
+---@param dst Ref
+---@param opts? {collective_axis?: string}
+function tc.async_copy_smem_to_tmem(src, dst, opts) end
+
+---Copies the metadata of a sparse operand from SMEM to TMEM, in order with later MMAs of the role.
+---@param src Ref
+---@param dst Ref
+---@param opts? {collective_axis?: string}
+function tc.async_copy_sparse_metadata_to_tmem(src, dst, opts) end
+
+---Loads TMEM into a fragment, in a role of whole warpgroups. The MMAs that wrote it must have been waited for (their barrier).
+---
+---The fragment can be used at once. Call `tc.wait_load_tmem()` before an MMA of the same role overwrites what was loaded.
+---@param src Ref
+---@return Fragment
+function tc.async_load_tmem(src) end
+
+---Stores a fragment of the ref's shape and dtype into TMEM, in a role of whole warpgroups.
+---
+---Call `tc.commit_tmem()` before an MMA reads it.
+---@param dst Ref
+---@param value Fragment|Scalar|number
+function tc.async_store_tmem(dst, value) end
+
+---The index of this block along an axis of the grid, or of this CTA along an axis of the cluster, by its name in `grid_names` or `cluster_names`; a number counts the grid's axes from 0.
+---@param axis string|integer
+---@return Scalar
+function tc.axis_index(axis) end
+
+---How long an axis of the grid or the cluster is. Raises when a function gives the grid at launch: compute the size from the named dimensions then.
+---@param axis string|integer
+---@return integer
+function tc.axis_size(axis) end
+
+---An mbarrier, or an array of them, in shared memory.
+---
+---- `num_arrivals` (1): operations as written that complete a phase; each copy, mma with `barrier=`, `tc.commit_arrive` and `tc.barrier_arrive` counts 1
+---- `num_barriers` (1, at most 32): length of the array, which `barrier[i]` indexes from 0
+---- `orders_tensor_core` (false): arrivals on it order tensor-core operations; needed for an MMA's barrier
+---- `name`: shown in messages and dumps
+---@param opts? BarrierOptions
+---@return Barrier
+function tc.barrier(opts) end
+
+---Arrives once: what the role's threads did before is visible to those that wait. On a barrier with `orders_tensor_core`, TMEM loads and stores before it are complete too.
+---@param barrier Barrier
+function tc.barrier_arrive(barrier) end
+
+---Waits for the next phase of the barrier. Phases are counted for you, per role: a role's i-th executed wait awaits the i-th completion.
+---
+---`parity` (0 or 1, or a recorded s32) waits for the phase of that parity instead and leaves the count alone; one role uses one of the two forms on one barrier.
+---@param barrier Barrier
+---@param opts? {parity?: integer|Scalar}
+function tc.barrier_wait(barrier, opts) end
+
+---Calls `fn` a few times without measuring (`warmup`, 3) and then `repetitions` (20) times, each call
+---measured alone. The result is the median in **microseconds**, and a table: `median`, `min`, `max`,
+---`mean`, `repetitions`, `times` (sorted), `quantiles` (those asked for) and `clock`.
+---
+---On a GPU the time is that between two events around the call (`clock` is `"device"`): the kernels and
+---the gaps between them, not the recording. On the emulator it is that of the host's monotonic clock
+---(`"host"`), the emulation itself.
+---@param fn function
+---@param opts? {warmup?: integer, repetitions?: integer, device?: any, ...}
+---@return number
+---@return table
+function tc.bench(fn, opts) end
+
+---a / b rounded up, for b > 0: how many tiles of b cover a.
+---@param a integer|Scalar
+---@param b integer|Scalar
+---@return integer|Scalar
+function tc.cdiv(a, b) end
+
+---Seconds of the host's monotonic clock, to take differences of.
+---@return number
+function tc.clock() end
+
+---A barrier in every CTA of the cluster: an arrival arrives at those of all CTAs along `collective_axes`.
+---
+---- `collective_axes` (string or list of strings, required): cluster axes by name
+---- `num_arrivals`, `num_barriers`, `orders_tensor_core`, `name`: as for `tc.barrier`
+---@param opts ClusterBarrierOptions
+---@return Barrier
+function tc.cluster_barrier(opts) end
+
+---Arrives when all MMAs and SMEM-to-TMEM copies that this role has issued so far are complete. The barrier must order the tensor core.
+---@param barrier Barrier
+---@param opts? {collective_axis?: string}
+function tc.commit_arrive(barrier, opts) end
+
+---Makes the role's stores to GMEM visible to later `tc.copy_gmem_to_smem` of this block.
+function tc.commit_gmem() end
+
+---Makes the role's stores to SMEM visible to copies and MMAs (a proxy fence and a barrier of the role).
+function tc.commit_smem() end
+
+---Makes the role's stores to TMEM visible to later MMAs.
+function tc.commit_tmem() end
+
+---Copies a tile of an argument into SMEM by TMA, asynchronously. The copy is one arrival on the barrier, whose phase completes when the bytes are there.
+---
+---`src` and `dst` have one shape and dtype; what lies outside the array reads as 0. Options:
+---- `collective_axes`: cluster axes whose CTAs all receive the tile
+---- `leader_tracked`: "replicated" or "partitioned": arrivals at the first CTA's barrier only
+---- `partition_axis`: dimension of `dst` that the CTAs divide among them
+---@param src Ref
+---@param dst Ref
+---@param barrier Barrier
+---@param opts? CopyOptions
+function tc.copy_gmem_to_smem(src, dst, barrier, opts) end
+
+---Copies SMEM to a tile of an argument by TMA, asynchronously; what lies outside the array is not written.
+---
+---Call `tc.commit_smem()` between a `ref:store` and the copy that reads it, and `tc.wait_smem_to_gmem(n)` before the SMEM is written again. Options:
+---- `commit_group` (true): closes the group of copies that `wait_smem_to_gmem` counts
+---- `reduction_op`: "add", "max" or "min" into what GMEM holds
+---@param src Ref
+---@param dst Ref
+---@param opts? StoreOptions
+function tc.copy_smem_to_gmem(src, dst, opts) end
+
+---Compiles CUDA C with NVRTC. `options` go to the compiler, `target` is the architecture (default: that of the current device), `name` the file name in its messages. The toolkit's headers are found. What the compiler rejects is an error with its log; warnings come as the second result. Without NVRTC the answer is nil, a message and the code `no-library`.
+---@param source string
+---@param opts? {options?: string[], target?: string, name?: string}
+---@return tcmma.module?
+---@return string?
+---@return string?
+function tc.cuda(source, opts) end
+
+---A device by name: `"cuda:0"`, `"emulator"` (that is `"emulator:sm_100a"`), `"emulator:sm_90a"`, `"emulator:sm_103a"`. Without a name, the current device. It does not change the current device; `tc.use` does.
+---
+---Where this machine lacks what the name asks for, the answer is nil, a message and a code: `no-driver`, `no-device`. A name that no machine could have is an error.
+---@param name? string
+---@return tcmma.device?
+---@return string?
+---@return string?
+function tc.device(name) end
+
+---The names that `tc.device` opens here: GPUs that have a target, then the emulated devices.
+---@return string[]
+function tc.devices() end
+
+---What `tc.help` and the manual are made from: a list of `{owner=, name=, doc=, value=}`,
+---where `owner` is `"tcmma"` or the class and `value` the function. The entry of a class itself
+---has no `name`.
+---@return table[]
+function tc.documentation() end
+
+---A slice for `ref:at`: `size` indices from `start`, which may be recorded.
+---@param start integer|Scalar
+---@param size integer
+---@param step? integer
+---@return Slice
+function tc.ds(start, size, step) end
+
+---The dtype object of a name, long or short.
+---@param name DType
+---@return tcmma.dtype
+function tc.dtype(name) end
+
+---All element types.
+---@return tcmma.dtype[]
+function tc.dtypes() end
+
+---A new array whose contents are undefined until written; the emulator reports reads of them in
+---the modes that check.
+---@param shape integer[]
+---@param dtype DType
+---@param opts? {device?: tcmma.device|string}
+---@return tcmma.array
+function tc.empty(shape, dtype, opts) end
+
+---e to the power of every element.
+---@param x Fragment
+---@return Fragment
+function tc.exp(x) end
+
+---2 to the power of every element.
+---@param x Fragment
+---@return Fragment
+function tc.exp2(x) end
+
+---a * b + c with one rounding.
+---@param a Fragment
+---@param b number|Scalar|Fragment
+---@param c number|Scalar|Fragment
+---@return Fragment
+function tc.fma(a, b, c) end
+
+---A new array from numbers. Without a shape it is that of the nested tables, which must be
+---regular; with one, the table may be nested or flat and must have as many numbers. Values are
+---converted as `dtype:encode` does; integers to 64-bit types exactly.
+---@param values table
+---@param dtype DType
+---@param shape? integer[]
+---@param opts? {device?: tcmma.device|string}
+---@return tcmma.array
+function tc.from_table(values, dtype, shape, opts) end
+
+---A new array whose memory is a string of bytes, in C order and little-endian.
+---@param bytes string
+---@param dtype DType
+---@param shape integer[]
+---@param opts? {device?: tcmma.device|string}
+---@return tcmma.array
+function tc.frombytes(bytes, dtype, shape, opts) end
+
+---In a recording, a fragment with one value everywhere, in role code of whole warpgroups. Outside of one, a new array with one value everywhere; `opts.device` names its device.
+---@param shape integer[]
+---@param value number|boolean|Scalar
+---@param dtype DType
+---@param opts? {device?: any}
+---@return Fragment|tcmma.array
+function tc.full(shape, value, dtype, opts) end
+
+---Describes a kernel argument, an array in global memory, for `args` of `tc.kernel`.
+---
+---A dimension may be a name (`tc.gmem({"M", "K"}, tc.f16)`): it is bound at launch from the array passed; equal names must have equal sizes.
+---@param shape (integer|string)[]
+---@param dtype DType
+---@return Gmem
+function tc.gmem(shape, dtype) end
+
+---Prints the documentation of a function (`tc.help(tc.zeros)`), of a name (`tc.help "zeros"`,
+---`tc.help "array:get"`), of an object and its class (`tc.help(a)`); without an argument, a list of
+---everything.
+---@param x? any
+function tc.help(x) end
+
+---A fragment whose elements are their index along `axis` (0-based); int32 unless given.
+---@param shape integer[]
+---@param axis integer
+---@param dtype? DType
+---@return Fragment
+function tc.iota(shape, axis, dtype) end
+
+---Records a kernel by running `body` once, and returns it ready to call.
+---
+---Fields of the table:
+---- `name` string, default "kernel": the name in messages and in the PTX
+---- `args` list of `tc.gmem(shape, dtype)`: the arrays that a call passes, in order
+---- `grid` list of integers, or `function(dims)` that returns one at launch from the named dimensions (then `grid_names` is needed); default {1}. It counts clusters; the last axis runs fastest
+---- `grid_names`, `cluster_names` lists of strings for `tc.axis_index`
+---- `cluster` list of up to 3 integers: blocks of a cluster
+---- `target` "sm_100a", "sm_103a" or "sm_90a"; default: what the device has
+---- `profile` boolean
+---- `body` function(ref, ...): gets one ref per argument
+---
+---An error in the body goes through and leaves no recording open.
+---@param spec KernelSpec
+---@return Kernel
+function tc.kernel(spec) end
+
+---Natural logarithm of every element.
+---@param x Fragment
+---@return Fragment
+function tc.log(x) end
+
+---Logarithm to base 2 of every element.
+---@param x Fragment
+---@return Fragment
+function tc.log2(x) end
+
+---Records a loop that runs until a `tc.stop(cond)` in it holds.
+---@param body function
+function tc.loop(body) end
+
+---The larger one, by elements. Of a number and a NaN it is the number.
+---@param a number|Scalar|Fragment
+---@param b number|Scalar|Fragment
+---@return number|Scalar|Fragment
+function tc.max(a, b) end
+
+---The greatest |a - b| and its coordinates (from 0); NaN where only one has a NaN.
+---@param a tcmma.array
+---@param b tcmma.array
+---@return number
+---@return integer[]
+function tc.max_error(a, b) end
+
+---The smaller one, by elements. Of a number and a NaN it is the number.
+---@param a number|Scalar|Fragment
+---@param b number|Scalar|Fragment
+---@return number|Scalar|Fragment
+function tc.min(a, b) end
+
+---acc (M, N) = a (M, K) @ b (K, N) + acc, on the tensor core, asynchronously.
+---
+---`acc` is in TMEM, `a` in SMEM or TMEM, `b` in SMEM. Any K that is a multiple of the instruction's. Options:
+---- `barrier`: arrives when this and all earlier MMAs of the role are complete; it needs `orders_tensor_core`
+---- `accumulate` (true): boolean or recorded predicate; false overwrites `acc`
+---- `a_scale`, `b_scale`: block scales in TMEM
+---- `a_sparse_metadata`: 2:4 sparse `a`
+---- `collective_axis`: cluster axis of the 2 CTAs that share the MMA
+---@param acc Ref
+---@param a Ref
+---@param b Ref
+---@param opts? MmaOptions
+function tc.mma(acc, a, b, opts) end
+
+---A new array of ones.
+---@param shape integer[]
+---@param dtype DType
+---@param opts? {device?: tcmma.device|string}
+---@return tcmma.array
+function tc.ones(shape, dtype, opts) end
+
+---Prints when the kernel runs, once per block, from one thread of the role. Every `{}` in the format takes one value; `{{` and `}}` are braces. A fragment is printed alone.
+---@param format string
+---@param ... number|boolean|Scalar|Fragment
+function tc.print(format, ...) end
+
+---A module of PTX text, whoever wrote it. Its declarations are read here; the text is assembled (or loaded by the emulator) at the first launch on a device, and kept.
+---@param text string
+---@return tcmma.module
+function tc.ptx(text) end
+
+---A new array of uniform random numbers from `low` (0) to below `high` (1); rounding to a narrow
+---type can reach `high`. Reproducible as `randn` is.
+---@param shape integer[]
+---@param dtype DType
+---@param opts? {seed?: integer, low?: number, high?: number, device?: tcmma.device|string}
+---@return tcmma.array
+function tc.rand(shape, dtype, opts) end
+
+---A new array of random integers, `low` (0) to `high - 1`. Reproducible as `randn` is.
+---@param shape integer[]
+---@param dtype DType
+---@param opts {high: integer, low?: integer, seed?: integer, device?: tcmma.device|string}
+---@return tcmma.array
+function tc.randint(shape, dtype, opts) end
+
+---A new array of normal random numbers. Element i depends on the seed and on i alone, and is the
+---same on every machine (Philox4x32-10 and Box-Muller, without functions of libm). Arrays made
+---without a seed are numbered: a script that runs again gets the same ones.
+---@param shape integer[]
+---@param dtype DType
+---@param opts? {seed?: integer, mean?: number, std?: number, device?: tcmma.device|string}
+---@return tcmma.array
+function tc.randn(shape, dtype, opts) end
+
+---`range(n, body)` or `range(lo, hi, step, body)`: records a loop over the half-open range; `body` runs once and gets the counter, a recorded s32.
+---
+---Bounds and step may be recorded; the step is positive. A Lua `for` unrolls instead. What the body makes is not visible after it; a `tc.var` carries a value from turn to turn.
+---@param lo integer|Scalar
+---@param hi integer|Scalar
+---@param step integer|Scalar
+---@param body function
+function tc.range(lo, hi, step, body) end
+
+---Opens a recording for the prompt: the table of `tc.kernel` without `body`. Returns the kernel and one ref per argument.
+---
+---Every following call is checked and appended at once; a refused call leaves the recording as it was. `k:ops()` shows it, `k:finish()` ends it. One recording is open at a time.
+---@param spec RecordSpec
+---@return Kernel
+---@return Ref ...
+function tc.record(spec) end
+
+---Makes a role: warps that run the role's blocks and nothing else. Call it with a function to record a block: `load(function() ... end)`.
+---
+---Give `warps` or `warpgroups` (4 warps each). Fragments and TMEM loads need whole warpgroups; one warp is enough to issue copies and MMAs. Blocks of a role run in program order; they do not nest.
+---@param spec {name?: string, warps?: integer, warpgroups?: integer}
+---@return Role
+function tc.role(spec) end
+
+---One over the square root of every element.
+---@param x Fragment
+---@return Fragment
+function tc.rsqrt(x) end
+
+---Sets how many registers each thread of this role may use from here on: a multiple of 8 from 24 to 256 (`setmaxnreg`). The sum over the block's warpgroups must fit.
+---@param n integer
+function tc.set_max_registers(n) end
+
+---Every field of `tc.config` in order, as tables `{field=, variable=, default=, doc=}`; `variable` is the environment variable that is read at `require`.
+---@return table[]
+function tc.settings() end
+
+---`tc.allocate` in shared memory. The last two dimensions are a tile, the others count tiles (stages).
+---
+---SMEM takes `swizzle` (128, 64, 32 or "none"; default: the largest that divides a row). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}, and is only checked. `name` shows in messages and dumps.
+---
+---Allocations are static: one per call, whatever loop of the kernel they stand in.
+---@param shape integer[]
+---@param dtype DType
+---@param opts? AllocOptions
+---@return Ref
+function tc.smem(shape, dtype, opts) end
+
+---Square root of every element.
+---@param x Fragment
+---@return Fragment
+function tc.sqrt(x) end
+
+---Leaves the innermost `tc.loop` if the condition holds (always, without one). It stands in the loop itself or in a `tc.when` in it.
+---@param cond? boolean|Scalar
+function tc.stop(cond) end
+
+---Hyperbolic tangent of every element.
+---@param x Fragment
+---@return Fragment
+function tc.tanh(x) end
+
+---A tensor map for TMA, an argument of a foreign kernel. All lists are **innermost dimension first**, as in `cuTensorMapEncodeTiled`.
+---
+---- `box` (needed): the tile, in elements, 1 to 256 each; its inner size is a multiple of 16 bytes.
+---- `dims`: sizes in elements; default: the array's shape, reversed.
+---- `strides`: bytes, one fewer than `dims`; default: dense.
+---- `element_strides`: 1 to 8, default 1.
+---- `swizzle`: `"none"`, `"32B"`, `"64B"`, `"128B"`, `"128B_atom_32B"`, `"128B_atom_32B_flip_8B"`, `"128B_atom_64B"`.
+---- `interleave`: `"none"`, `"16B"`, `"32B"`; `l2`: `"none"`, `"64B"`, `"128B"`, `"256B"`; `oob`: `"zeros"`, `"nan"`.
+---- `dtype`: the map's element type, such as `"tf32"` or `"16u4_align16b"`; default: the array's.
+---@param array tcmma.array
+---@param opts table
+---@return tcmma.tensormap
+function tc.tensormap(array, opts) end
+
+---`tc.allocate` in tensor memory: 64 or 128 rows (lanes), and columns of 32 bits, 512 in all.
+---
+---SMEM takes `swizzle` (128, 64, 32 or "none"; default: the largest that divides a row). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}, and is only checked. `name` shows in messages and dumps.
+---
+---Allocations are static: one per call, whatever loop of the kernel they stand in.
+---@param shape integer[]
+---@param dtype DType
+---@param opts? AllocOptions
+---@return Ref
+function tc.tmem(shape, dtype, opts) end
+
+---Lets allocations share storage. Each argument is one alternative: a ref, or a list of refs that stand one after the other. All are in SMEM, or all in TMEM.
+---
+---The refs themselves stay usable; the union has `.space`, and for TMEM `.collective` and `.layout`.
+---@param first Ref|Ref[]
+---@param second Ref|Ref[]
+---@param ... Ref|Ref[]
+---@return Union
+function tc.union(first, second, ...) end
+
+---Makes a device the current one: new arrays live on it, and `tc.cuda` compiles for its target. Arrays made before stay where they are.
+---@param device tcmma.device|string
+---@return tcmma.device
+function tc.use(device) end
+
+---A variable of the kernel with that initial value; its type is that of `x` (an integer makes an s32, a float an f32).
+---
+---Each role has its own copy. A var that is set in a role's block belongs to that role; one that is set in shared code is set nowhere else. Fragments only in role code.
+---@param x number|boolean|Scalar|Fragment
+---@return Var
+function tc.var(x) end
+
+---The versions of what tcmma runs on: `lua`, `driver` (the CUDA version that the driver offers), `nvjitlink`, `nvrtc`. A field is nil where the library is missing.
+---@return table
+function tc.versions() end
+
+---Waits for the role's TMEM loads, so that an MMA of this role may overwrite what they read.
+function tc.wait_load_tmem() end
+
+---Waits until at most `n` groups of this role's SMEM-to-GMEM copies are unfinished; with `wait_read_only` until their SMEM has been read.
+---@param n integer
+---@param opts? {wait_read_only?: boolean}
+function tc.wait_smem_to_gmem(n, opts) end
+
+---Records a branch. A Lua boolean, or a condition that is constant, records only the body that it chooses.
+---@param cond boolean|Scalar
+---@param body function
+---@param else_body? function
+function tc.when(cond, body, else_body) end
+
+---a where the condition holds, else b, by elements; a bool fragment comes from `:lt` and so on.
+---@param cond Fragment|Scalar
+---@param a number|Scalar|Fragment
+---@param b number|Scalar|Fragment
+---@return Fragment|Scalar
+function tc.where(cond, a, b) end
+
+---A new array of zeros (in `float8_e8m0fnu`, which has none, of 2^-127).
+---@param shape integer[]
+---@param dtype DType
+---@param opts? {device?: tcmma.device|string}
+---@return tcmma.array
+function tc.zeros(shape, dtype, opts) end
+
+tc.npy = {}
+
+---Reads a `.npy` file (versions 1 to 3, C order, little-endian) into a new array. nil and a message where
+---the file is missing or holds something else.
+---@param path string
+---@param opts? {device?: tcmma.device|string}
+---@return tcmma.array?
+---@return string?
+---@return string?
+function tc.npy.load(path, opts) end
+
+---Writes a `.npy` file of version 1.0. NumPy has no bfloat16, fp8, fp6, fp4 and tf32: those are refused; use
+---`tc.safetensors`, or save `array:view "u16"`. nil and a message where the file cannot be written.
+---@param path string
+---@param array tcmma.array
+---@return tcmma.array?
+---@return string?
+---@return string?
+function tc.npy.save(path, array) end
+
+tc.reference = {}
+
+---The product in double precision on the host, for tests: products are summed over ascending k,
+---then `bias` (one element a column) is added, then negative results become 0 with `relu`. A
+---float64 array on the device of `a`.
+---@param a tcmma.array
+---@param b tcmma.array
+---@param opts? {transpose_a?: boolean, transpose_b?: boolean, bias?: tcmma.array, relu?: boolean}
+---@return tcmma.array
+function tc.reference.matmul(a, b, opts) end
+
+tc.safetensors = {}
+
+---Reads every array of a `.safetensors` file: a table by name, and the file's metadata. nil and a message
+---where the file is missing or damaged.
+---@param path string
+---@param opts? {device?: tcmma.device|string}
+---@return table<string, tcmma.array>?
+---@return table|string
+function tc.safetensors.load(path, opts) end
+
+---Writes arrays by name into a `.safetensors` file. Every element type but tfloat32 and uint2 has a name there.
+---@param path string
+---@param arrays table<string, tcmma.array>
+---@param metadata? table<string, string>
+---@return table?
+---@return string?
+function tc.safetensors.save(path, arrays, metadata) end
+
+---Elements in the memory of a device, in C order (the last dimension is contiguous). An array
+---lives on the device that was current when it was made, or on the one of the option `device`.
+---Types of fewer than 8 bits are packed densely, the first element in the low bits. `#array` is the
+---first size.
+---
+---**Coordinates of elements begin at 0**, as everything the hardware counts; the tables that go in
+---and out are ordinary Lua tables and begin at 1.
+---@class tcmma.array
+---@field shape integer[] The sizes; a new table each time.
+---@field dtype tcmma.dtype
+---@field device tcmma.device
+---@field rank integer Number of dimensions.
+---@field elements integer Number of elements.
+---@field nbytes integer Bytes of memory.
+---@field address integer Address on the device.
+local class_array = {}
+
+---A converted copy on the same device. Rounds once; the rules are those of `dtype:encode`.
+---@param dtype DType
+---@return tcmma.array
+function class_array:astype(dtype) end
+
+---A copy on the same device.
+---@return tcmma.array
+function class_array:copy() end
+
+---Overwrites every element with those of an array of the same shape (of any type and device) or
+---of a table, flat or nested; returns the array.
+---@param source tcmma.array|table
+---@return tcmma.array
+function class_array:copy_from(source) end
+
+---Whether shape, type and every bit are the same; NaNs with the same bits are equal, 0 and -0 are
+---not.
+---@param other tcmma.array
+---@return boolean
+function class_array:equal(other) end
+
+---Sets every element; returns the array.
+---@param value number|boolean
+---@return tcmma.array
+function class_array:fill(value) end
+
+---Gives the memory back now; a second call does nothing. Every later use of the array, or of a
+---view of it, is an error. `local a <close> = ...` does the same at the end of the block.
+function class_array:free() end
+
+---Overwrites the memory of the array with a string of `nbytes` bytes; returns the array.
+---@param bytes string
+---@return tcmma.array
+function class_array:frombytes(bytes) end
+
+---One element; as many coordinates as the array has dimensions. **They begin at 0.**
+---@param ... integer
+---@return number|boolean
+function class_array:get(...) end
+
+---The greatest element and its coordinates (from 0), the first if there are several; NaN wins.
+---@return number
+---@return integer[]
+function class_array:max() end
+
+---The least element and its coordinates (from 0), the first if there are several; NaN wins.
+---@return number
+---@return integer[]
+function class_array:min() end
+
+---A view of the same memory with another shape of as many elements. One size may be -1.
+---@param shape integer[]
+---@return tcmma.array
+function class_array:reshape(shape) end
+
+---`set(i, j, value)` writes one element. **Coordinates begin at 0.** Returns the array.
+---@param ... number|boolean
+---@return tcmma.array
+function class_array:set(...) end
+
+---Prints the array and its elements, as `tostring_values` gives them.
+---@param opts? {precision?: integer, edge?: integer}
+function class_array:show(opts) end
+
+---The sum of all elements: of floats compensated in double, in order; of integers modulo 2^64.
+---@return number
+function class_array:sum() end
+
+---A copy on another device; the array itself if it is there already.
+---@param device tcmma.device|string
+---@return tcmma.array
+function class_array:to(device) end
+
+---The memory of the array.
+---@return string
+function class_array:tobytes() end
+
+---The elements as text. Of long dimensions only `edge` elements at each end are shown (3 unless
+---given); floats have `precision` digits.
+---@param opts? {precision?: integer, edge?: integer}
+---@return string
+function class_array:tostring_values(opts) end
+
+---The elements as nested tables, one level a dimension. Types narrower than a double come back
+---exactly; a `uint64` above `math.maxinteger` as the negative integer with the same bits.
+---@return table
+function class_array:totable() end
+
+---A view of the same memory with another element type: no value is converted. The last
+---dimension shrinks or grows with the size of an element.
+---@param dtype DType
+---@return tcmma.array
+function class_array:view(dtype) end
+
+---A barrier or an array of them; `barrier[i]` is one, 0-based. Fields: `num_arrivals`, `num_barriers`, `orders_tensor_core`.
+---@class tcmma.barrier
+local class_barrier = {}
+
+---Where arrays live and kernels run.
+---@class tcmma.device
+---@field name string "cuda:0", "emulator:sm_100a"
+---@field target string "sm_100a"
+---@field is_emulator boolean
+---@field properties table `description`, `sm_count`, `max_threads`, `clock_khz`, `memory`, `memory_free`, `smem_limit` (bytes)
+local class_device = {}
+
+---A new event, for measuring: `e:record(stream?)`, `e2:since(e1)`.
+---@return tcmma.event
+function class_device:event() end
+
+---A new stream: launches on one stream run in order. On the emulator a launch is finished when it returns, whatever its stream.
+---@return tcmma.stream
+function class_device:stream() end
+
+---Waits for all work on the device. A fault of a kernel that ran since the last wait is raised here and names the kernel.
+---@return tcmma.device
+function class_device:synchronize() end
+
+---Makes it the current device, as `tc.use` does.
+---@return tcmma.device
+function class_device:use() end
+
+---The type of an element. `tc.float16`, `tc.f16`, `"float16"` and `"f16"` mean the same wherever
+---a dtype is expected; there is one object of each type, so `==` compares them. `tostring` gives
+---the long name.
+---@class tcmma.dtype
+---@field name string Long name, `"float16"`.
+---@field short string Short name, `"f16"`.
+---@field bits integer Bits an element, in memory.
+---@field kind string `"float"`, `"int"`, `"uint"` or `"bool"`.
+---@field max number Largest finite value.
+---@field min number Smallest finite value: most negative, but 2^-127 in `float8_e8m0fnu`.
+local class_dtype = {}
+
+---The value of an element with these bits. A `uint64` above `math.maxinteger` comes back as
+---the negative integer with the same bits.
+---@param bits integer
+---@return number
+function class_dtype:decode(bits) end
+
+---The bits of `x` as an element of this type. Rounds once, to nearest even.
+---
+---- `float16`, `bfloat16`, `tfloat32`, `float32` overflow to infinity; NaN becomes the
+---  canonical NaN of `cvt` (`0x7fff`; `0x7fffffff` in f32, `0x7fffe000` in tf32).
+---- fp8, fp6 and fp4 saturate, infinity too, as `cvt.rn.satfinite` does. NaN becomes `0x7f` in
+---  `e4m3` and `e5m2`, and the largest value in the types that have no NaN.
+---- `float8_e8m0fnu` rounds up to a power of two, as `cvt.rp.satfinite` does; zero and
+---  negative numbers become 2^-127, NaN `0xff`.
+---- Integers saturate; NaN becomes 0. `bool` is 1 for everything but zero.
+---@param x number
+---@return integer
+function class_dtype:encode(x) end
+
+---A point in the order of launches, with its time.
+---@class tcmma.event
+local class_event = {}
+
+---Marks the present point of the stream, or of the device's own order of launches.
+---@param stream? tcmma.stream
+---@return tcmma.event
+function class_event:record(stream) end
+
+---Milliseconds from the earlier event to this one; waits for this one.
+---@param earlier tcmma.event
+---@return number
+function class_event:since(earlier) end
+
+---A register tile of one role. Operators work by elements and broadcast as in numpy; Lua numbers and recorded scalars take its dtype. Fields: `shape`, `dtype`, `rank`.
+---@class tcmma.fragment
+local class_fragment = {}
+
+---Converted: to floats rounded to nearest even, to integers truncated. No dtype is converted silently.
+---@param dtype DType
+---@return Fragment
+function class_fragment:astype(dtype) end
+
+---Repeated along `axis` of `shape`: self lacks that axis or has extent 1 there. A per-row vector (m,) becomes (m, n) by `:broadcast({m, n}, 1)`.
+---@param shape integer[]
+---@param axis integer
+---@return Fragment
+function class_fragment:broadcast(shape, axis) end
+
+---self == other by elements: a bool fragment.
+---@param other number|Scalar|Fragment
+---@return Fragment
+function class_fragment:eq(other) end
+
+---self >= other by elements: a bool fragment.
+---@param other number|Scalar|Fragment
+---@return Fragment
+function class_fragment:ge(other) end
+
+---self > other by elements: a bool fragment.
+---@param other number|Scalar|Fragment
+---@return Fragment
+function class_fragment:gt(other) end
+
+---self <= other by elements: a bool fragment.
+---@param other number|Scalar|Fragment
+---@return Fragment
+function class_fragment:le(other) end
+
+---self < other by elements: a bool fragment.
+---@param other number|Scalar|Fragment
+---@return Fragment
+function class_fragment:lt(other) end
+
+---self ~= other by elements: a bool fragment.
+---@param other number|Scalar|Fragment
+---@return Fragment
+function class_fragment:ne(other) end
+
+---Combines the elements along `axis` (0-based), which the result lacks.
+---@param op "max"|"sum"|"min"
+---@param axis integer
+---@return Fragment
+function class_fragment:reduce(op, axis) end
+
+---A kernel of a module.
+---@class tcmma.function
+---@field name string
+---@field entry string The name in the PTX
+---@field module tcmma.module
+local class_function = {}
+
+---Runs the kernel on the emulator, wherever its arrays live (they are copied there and back), and returns a report; faults are entries of the report, not errors.
+---@param opts {grid?: integer[], block?: integer[], cluster?: integer[], smem?: integer, args?: any[], target?: string, mode?: string, numerics?: string, seed?: integer, max_instructions?: integer, threads?: integer}
+---@return tcmma.report
+function class_function:emulate(opts) end
+
+---The entry as `module:kernels()` shows it, and what the assembler says: `registers`, `spill_stores`, `spill_loads`, `stack`, `smem` (static), `barriers`.
+---@param opts? {target?: string}
+---@return table?
+---@return string?
+---@return string?
+function class_function:info(opts) end
+
+---Launches the kernel where its arrays live. `grid` counts blocks, sizes are x, y, z and 1 where left out; `smem` is dynamic shared memory in bytes. An argument is an array, a number (converted to the parameter's PTX type, with a range check), a `tc.tensormap`, or a string with exactly the bytes of a struct. On a GPU it returns at once; on the emulator when the grid has ended, and a fault is an error.
+---@param opts {grid?: integer[], block?: integer[], cluster?: integer[], smem?: integer, args?: any[], stream?: tcmma.stream, device?: tcmma.device|string}
+---@return tcmma.function
+function class_function:launch(opts) end
+
+---The description of a kernel argument.
+---@class tcmma.gmem
+local class_gmem = {}
+
+---A recorded kernel. Fields: `name`, `finished`. Calling it runs it.
+---@class tcmma.kernel
+local class_kernel = {}
+
+---Gives the recording and everything compiled from it back. Its refs, barriers and so on can no longer be used. Closing twice is fine.
+function class_kernel:close() end
+
+---The assembled kernel, and the assembler's log. It needs nvJitLink but no GPU: without it, nil, a message, `no-assembler`.
+---@param opts? {target?: string}
+---@return string?
+---@return string
+---@return string?
+function class_kernel:cubin(opts) end
+
+---The kernel after a pass of the compiler: `"record"`, `"lower"`, `"roles"`, `"place"`, `"emit"`.
+---@param pass string
+---@param opts? {target?: string}
+---@return string
+function class_kernel:dump(pass, opts) end
+
+---Runs the kernel on the emulator wherever its arrays live (they are copied there and back). `mode` is `"fast"`, `"check"` or `"random"`; `numerics` is `"f32"` or `"hardware"`. Hazards are in the report, not errors.
+---@param opts? {target?: string, mode?: string, numerics?: string, seed?: integer, max_instructions?: integer, threads?: integer}
+---@param ... tcmma.array
+---@return tcmma.report
+function class_kernel:emulate(opts, ...) end
+
+---Writes `path.ptx`, `path.cubin` (where there is an assembler) and `path.json` with all that a launcher in another language needs; a path that ends in `.ptx` or `.cubin` writes that file alone. Returns the files' names.
+---@param path string
+---@param opts? {target?: string}
+---@return string[]
+function class_kernel:export(path, opts) end
+
+---Ends the recording and returns the kernel, which can then be called.
+---
+---Raises inside a block (`tc.range`, a role ...) and on a kernel that is finished already.
+---@return Kernel
+function class_kernel:finish() end
+
+---What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, `named_barriers`, `params`, `text` (roles and allocations); from the assembler `registers`, `spill_stores`, `spill_loads`, `stack` (bytes), `log`, or `assembler_missing` with the reason.
+---@param opts? {target?: string}
+---@return table
+function class_kernel:info(opts) end
+
+---Runs the kernel on the device of its arrays, as calling it does, on a stream of that device. It is compiled at the first launch on a target and kept. Shapes and dtypes must be those of `args`; a named dimension has one size in all of them. On a GPU it returns at once; on the emulator when the grid has ended, and a hazard of severity "error" is a Lua error with the whole report.
+---@param opts? {stream?: tcmma.stream, device?: tcmma.device|string}
+---@param ... tcmma.array
+function class_kernel:launch(opts, ...) end
+
+---How many operations are recorded.
+---@return integer
+function class_kernel:len() end
+
+---What is recorded, as text: arguments, allocations and barriers, then one line per operation with its Lua line, blocks indented.
+---@return string
+function class_kernel:ops() end
+
+---The PTX for a target; without the option, for the kernel's own, else for the current device's. Works on an open recording too.
+---@param opts? {target?: string}
+---@return string
+function class_kernel:ptx(opts) end
+
+---The machine code as text, by `nvdisasm` or `cuobjdump`; nil, a message, `no-disassembler` where there is neither.
+---@param opts? {target?: string}
+---@return string?
+---@return string?
+---@return string?
+function class_kernel:sass(opts) end
+
+---Foreign code: a PTX text and its kernels.
+---@class tcmma.module
+---@field target string The text's `.target`
+---@field ptx_version string The text's `.version`
+local class_module = {}
+
+---The assembled module and the assembler's log. Without nvJitLink: nil, a message, `no-assembler`.
+---@param opts? {target?: string}
+---@return string?
+---@return string
+---@return string?
+function class_module:cubin(opts) end
+
+---A kernel of the module, by the name of its entry or, where that is unique, by the plain name of a C++ function. The name may be left out when there is one kernel only.
+---@param name? string
+---@return tcmma.function
+function class_module:kernel(name) end
+
+---All entries: `{name=, params={{name=, type=, bytes=}}, max_threads=, required_threads=, required_cluster=}`.
+---@return table[]
+function class_module:kernels() end
+
+---The PTX text.
+---@return string
+function class_module:ptx() end
+
+---A view of GMEM, SMEM or TMEM. `ref[i]` indexes its first dimension, 0-based. Fields: `shape`, `dtype`, `space`, `rank`; `swizzle` of SMEM; `collective`, `layout` of TMEM.
+---@class tcmma.ref
+local class_ref = {}
+
+---The view with its last two dimensions swapped. Nothing is moved. Legal on SMEM and GMEM.
+---@return Ref
+function class_ref:T() end
+
+---A view: one index per dimension, 0-based; an integer or recorded value drops the dimension, `tc.ds(start, size)` and `tc.all` keep it. Missing indices are `tc.all`.
+---
+---Nothing is moved. TMEM is sliced along columns only.
+---@param ... integer|Scalar|Slice
+---@return Ref
+function class_ref:at(...) end
+
+---Loads from SMEM or GMEM: one element (every dimension indexed) into a recorded scalar, a ref of 1 or 2 dimensions into a fragment.
+---
+---A fragment needs a role of whole warpgroups. Elements outside a GMEM array are 0. TMEM is loaded by `tc.async_load_tmem`.
+---@return Scalar|Fragment
+function class_ref:load() end
+
+---Stores into SMEM or GMEM: a fragment of the ref's shape and dtype, or one value into every element. `ref[i] = x` is `ref[i]:store(x)`.
+---
+---What lies outside a GMEM array is not written. Before TMA or an MMA reads the stored SMEM, call `tc.commit_smem()`. TMEM is stored by `tc.async_store_tmem`.
+---@param value Fragment|Scalar|number
+function class_ref:store(value) end
+
+---The tile number `index` of size `shape`, both per dimension: it starts at index * shape.
+---
+---A tile of GMEM may overhang the array: loads give 0 there, stores are clipped.
+---@param index (integer|Scalar)[]
+---@param shape integer[]
+---@return Ref
+function class_ref:tile(index, shape) end
+
+---What an emulated run left behind: a table.
+---@class tcmma.report
+---@field completed boolean False where an error stopped the grid
+---@field hazards table[] `{rule=, severity=, message=, ptx_line=, lua_file=, lua_line=, cta={x, y, z}, warp=, count=}`; severity is "error" or "lint"
+---@field counters table Instructions, bytes by space, MMA flops, `seconds`
+---@field output string What the kernel printed
+---@field kernel string
+---@field target string
+local class_report = {}
+
+---Prints the hazards with their places, the counters, and what the kernel printed.
+---@return tcmma.report
+function class_report:show() end
+
+---A role; called with a function it records a block.
+---@class tcmma.role
+local class_role = {}
+
+---A recorded scalar: s32, f32 or a predicate. Operators record; `//` and `%` floor as in Lua, s32 wraps. It has no value while recording.
+---@class tcmma.scalar
+local class_scalar = {}
+
+---Converted to tc.float32 (rounded to nearest), tc.int32 (truncated) or tc.bool (not 0).
+---@param dtype DType
+---@return Scalar
+function class_scalar:astype(dtype) end
+
+---Records the comparison self == other; the result is a predicate, for `tc.when`, `tc.stop`, `:select`.
+---@param other number|Scalar
+---@return Scalar
+function class_scalar:eq(other) end
+
+---Records the comparison self >= other; the result is a predicate, for `tc.when`, `tc.stop`, `:select`.
+---@param other number|Scalar
+---@return Scalar
+function class_scalar:ge(other) end
+
+---Records the comparison self > other; the result is a predicate, for `tc.when`, `tc.stop`, `:select`.
+---@param other number|Scalar
+---@return Scalar
+function class_scalar:gt(other) end
+
+---Both predicates hold.
+---@param other boolean|Scalar
+---@return Scalar
+function class_scalar:land(other) end
+
+---Records the comparison self <= other; the result is a predicate, for `tc.when`, `tc.stop`, `:select`.
+---@param other number|Scalar
+---@return Scalar
+function class_scalar:le(other) end
+
+---The predicate does not hold.
+---@return Scalar
+function class_scalar:lnot() end
+
+---One of the predicates holds.
+---@param other boolean|Scalar
+---@return Scalar
+function class_scalar:lor(other) end
+
+---Records the comparison self < other; the result is a predicate, for `tc.when`, `tc.stop`, `:select`.
+---@param other number|Scalar
+---@return Scalar
+function class_scalar:lt(other) end
+
+---Records the comparison self ~= other; the result is a predicate, for `tc.when`, `tc.stop`, `:select`.
+---@param other number|Scalar
+---@return Scalar
+function class_scalar:ne(other) end
+
+---a where the predicate self holds, else b; both are computed.
+---@param a number|Scalar
+---@param b number|Scalar
+---@return Scalar
+function class_scalar:select(a, b) end
+
+---A slice for `ref:at`.
+---@class tcmma.slice
+local class_slice = {}
+
+---A memory space: `tc.GMEM` (global), `tc.SMEM` (shared) or `tc.TMEM` (tensor memory). The names
+---as strings mean the same.
+---@class tcmma.space
+local class_space = {}
+
+---An order of launches on a device.
+---@class tcmma.stream
+local class_stream = {}
+
+---Waits for the stream's work.
+---@return tcmma.stream
+function class_stream:synchronize() end
+
+---How TMA sees an array: made by `tc.tensormap`.
+---@class tcmma.tensormap
+local class_tensormap = {}
+
+---Allocations that share storage.
+---@class tcmma.union
+local class_union = {}
+
+---A variable of the kernel.
+---@class tcmma.var
+local class_var = {}
+
+---The value at this place.
+---@return Scalar|Fragment
+function class_var:get() end
+
+---Gives the var a new value of its type (for a fragment: of its shape and dtype).
+---@param x number|boolean|Scalar|Fragment
+function class_var:set(x) end
+
+return tc
