@@ -1,0 +1,505 @@
+/* From a mnemonic to its row of the tables, and from there to a decoded instruction. */
+#include "ptx.h"
+#include "special.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define EMU_OPCODES(file) extern const struct emu_opcode_table emu_opcodes_##file;
+#include "opcodes.def"
+#undef EMU_OPCODES
+
+static const struct emu_opcode_table *const tables[] = {
+#define EMU_OPCODES(file) &emu_opcodes_##file,
+#include "opcodes.def"
+#undef EMU_OPCODES
+};
+
+#define MAX_ROWS 1024
+
+/* All rows by name: built for a load, so that no state outlives it. */
+struct opcode_index {
+	const struct emu_opcode *rows[MAX_ROWS];
+	int count;
+};
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp((*(const struct emu_opcode *const *)a)->name,
+	              (*(const struct emu_opcode *const *)b)->name);
+}
+
+static void build_index(struct opcode_index *index)
+{
+	index->count = 0;
+	for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
+		for (int r = 0; r < tables[t]->count && index->count < MAX_ROWS; r++)
+			index->rows[index->count++] = &tables[t]->rows[r];
+	qsort(index->rows, (size_t)index->count, sizeof *index->rows, by_name);
+}
+
+static const struct emu_opcode *find_exact(const struct opcode_index *index, const char *name)
+{
+	int low = 0, high = index->count;
+
+	while (low < high) {
+		int middle = (low + high) / 2, order = strcmp(name, index->rows[middle]->name);
+
+		if (!order)
+			return index->rows[middle];
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return NULL;
+}
+
+/* The longest row name made of leading components of the mnemonic. */
+static const struct emu_opcode *find_opcode(const struct opcode_index *index, const char *mnemonic,
+                                            size_t *length)
+{
+	char name[256];
+	size_t used = strlen(mnemonic);
+
+	if (used >= sizeof name)
+		return NULL;
+	memcpy(name, mnemonic, used + 1);
+	for (;;) {
+		const struct emu_opcode *opcode = find_exact(index, name);
+
+		if (opcode) {
+			*length = strlen(name);
+			return opcode;
+		}
+		char *dot = strrchr(name, '.');
+
+		if (!dot)
+			return NULL;
+		*dot = 0;
+	}
+}
+
+bool emu_reject(struct emu_decode *decode, const char *format, ...)
+{
+	struct emu_error *error = decode->error;
+	va_list arguments;
+	int used;
+
+	if (error->text[0])
+		return false;
+	error->line = (int)decode->ins->line;
+	used = snprintf(error->text, sizeof error->text, "PTX line %u: %s: ", decode->ins->line,
+	                decode->ins->mnemonic);
+	va_start(arguments, format);
+	vsnprintf(error->text + used, sizeof error->text - (size_t)used, format, arguments);
+	va_end(arguments);
+	return false;
+}
+
+bool emu_take(struct emu_decode *decode, const char *modifier)
+{
+	for (int i = 0; i < decode->modifier_count; i++)
+		if (!decode->taken[i] && !strcmp(decode->modifiers[i], modifier)) {
+			decode->taken[i] = true;
+			return true;
+		}
+	return false;
+}
+
+int emu_take_one(struct emu_decode *decode, const char *const *names)
+{
+	int found = -1;
+
+	for (int i = 0; names[i]; i++) {
+		if (!emu_take(decode, names[i]))
+			continue;
+		if (found >= 0) {
+			emu_reject(decode, "modifiers '.%s' and '.%s' exclude each other", names[found],
+			           names[i]);
+			return -2;
+		}
+		found = i;
+	}
+	return found;
+}
+
+enum emu_type emu_take_type(struct emu_decode *decode)
+{
+	for (int i = 0; i < decode->modifier_count; i++) {
+		enum emu_type type;
+
+		if (decode->taken[i])
+			continue;
+		type = emu_type_named(decode->modifiers[i], strlen(decode->modifiers[i]));
+		if (type != EMU_T_NONE) {
+			decode->taken[i] = true;
+			return type;
+		}
+	}
+	return EMU_T_NONE;
+}
+
+const char *emu_take_prefix(struct emu_decode *decode, const char *prefix)
+{
+	size_t length = strlen(prefix);
+
+	for (int i = 0; i < decode->modifier_count; i++)
+		if (!decode->taken[i] && !strncmp(decode->modifiers[i], prefix, length)) {
+			decode->taken[i] = true;
+			return decode->modifiers[i] + length;
+		}
+	return NULL;
+}
+
+enum emu_space emu_take_space(struct emu_decode *decode, enum emu_space otherwise)
+{
+	static const struct {
+		const char *name;
+		enum emu_space space;
+	} spaces[] = {
+		{"global", EMU_GLOBAL},
+		{"shared", EMU_SHARED},
+		{"shared::cta", EMU_SHARED},
+		{"shared::cluster", EMU_SHARED_CLUSTER},
+		{"const", EMU_CONST},
+		{"local", EMU_LOCAL},
+		{"param", EMU_PARAM},
+		{"param::entry", EMU_PARAM},
+		{"param::func", EMU_PARAM_FUNCTION},
+	};
+
+	/* In the order of the text: copies name the target's space, then the source's. */
+	for (int m = 0; m < decode->modifier_count; m++)
+		for (size_t i = 0; i < sizeof spaces / sizeof *spaces && !decode->taken[m]; i++)
+			if (!strcmp(decode->modifiers[m], spaces[i].name)) {
+				decode->taken[m] = true;
+				return spaces[i].space;
+			}
+	return otherwise;
+}
+
+bool emu_take_cache(struct emu_decode *decode)
+{
+	static const char *const hints[] = {
+		"ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_normal", "L1::evict_unchanged",
+		"L1::evict_first", "L1::evict_last", "L1::no_allocate", "L2::evict_normal",
+		"L2::evict_first", "L2::evict_last", "L2::64B", "L2::128B", "L2::256B"};
+
+	for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
+		emu_take(decode, hints[i]);
+	return emu_take(decode, "L2::cache_hint");
+}
+
+void emu_take_semantics(struct emu_decode *decode)
+{
+	static const char *const words[] = {"weak",     "relaxed",  "acquire", "release", "acq_rel",
+	                                    "sc",       "volatile", "mmio",    "cta",     "cluster",
+	                                    "gpu",      "sys"};
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		emu_take(decode, words[i]);
+}
+
+bool emu_want_operands(struct emu_decode *decode, int least, int most)
+{
+	int count = decode->ins->operand_count;
+
+	if (count >= least && count <= most)
+		return true;
+	if (least == most)
+		return emu_reject(decode, "takes %d operand%s, not %d", least, least == 1 ? "" : "s",
+		                  count);
+	return emu_reject(decode, "takes %d to %d operands, not %d", least, most, count);
+}
+
+static const char *kind_name(const struct emu_operand *operand)
+{
+	static const char *const names[] = {
+		"nothing", "'_'", "a register", "a predicate", "an integer", "a floating point number",
+		"a variable", "a function", "a special register", "a vector", "a pair", "an address",
+		"a list", "a label", "a table"};
+
+	return names[operand->kind];
+}
+
+static struct emu_operand *operand_at(struct emu_decode *decode, int i)
+{
+	if (i < 0 || i >= decode->ins->operand_count) {
+		emu_reject(decode, "operand %d is missing", i + 1);
+		return NULL;
+	}
+	return &decode->ins->operands[i];
+}
+
+/* A row of the constant bank that holds `bits` in every lane. */
+static bool constant_row(struct emu_decode *decode, struct emu_operand *operand, uint64_t bits,
+                         bool wide)
+{
+	struct emu_function *function = decode->function;
+	uint32_t size = EMU_ROW_BYTES * (wide ? 2 : 1);
+	uint32_t at = function->constant_bytes;
+	struct emu_constant *known;
+
+	for (known = function->constant_list[bits % 64]; known; known = known->next)
+		if (known->value == bits && known->wide == wide) {
+			operand->ref = known->offset | EMU_BANK_CONSTANT;
+			return true;
+		}
+	if (at + size > function->constant_room) {
+		uint32_t room = function->constant_room ? function->constant_room * 2 : 4096;
+		uint8_t *rows = room > (256u << 20) ? NULL
+		                                    : emu_arena_alloc(&decode->module->arena, room);
+
+		if (!rows)
+			return emu_reject(decode, "too many constants in the function");
+		if (at)
+			memcpy(rows, function->constants, at);
+		function->constants = rows;
+		function->constant_room = room;
+	}
+	known = emu_arena_alloc(&decode->module->arena, sizeof *known);
+	if (!known)
+		return emu_reject(decode, "out of memory");
+	*known = (struct emu_constant){bits, at, wide, function->constant_list[bits % 64]};
+	function->constant_list[bits % 64] = known;
+	function->constant_bytes = at + size;
+	for (int lane = 0; lane < EMU_LANES; lane++)
+		if (wide)
+			((uint64_t *)(function->constants + at))[lane] = bits;
+		else
+			((uint32_t *)(function->constants + at))[lane] = (uint32_t)bits;
+	operand->ref = at | EMU_BANK_CONSTANT;
+	return true;
+}
+
+static uint64_t float_bits(const struct emu_operand *operand, int bits)
+{
+	double wide;
+	float narrow;
+	uint64_t result = (uint64_t)operand->value;
+
+	if (operand->type == EMU_T_F32 && bits == 64) {
+		memcpy(&narrow, &result, 4);
+		wide = narrow;
+		memcpy(&result, &wide, 8);
+	} else if (operand->type == EMU_T_F64 && bits == 32) {
+		memcpy(&wide, &result, 8);
+		narrow = (float)wide;
+		result = 0;
+		memcpy(&result, &narrow, 4);
+	}
+	return result;
+}
+
+static bool want_row(struct emu_decode *decode, struct emu_operand *operand, int i, int bits,
+                     bool constant)
+{
+	uint64_t mask = bits >= 64 ? UINT64_MAX : (1ull << bits) - 1;
+
+	if (operand->kind == EMU_O_REGISTER) {
+		if (operand->bits == bits)
+			return true;
+		return emu_reject(decode, "operand %d is a register of %d bits; %d are needed", i + 1,
+		                  operand->bits, bits);
+	}
+	if (constant && operand->kind == EMU_O_IMMEDIATE && bits <= 64)
+		return constant_row(decode, operand, (uint64_t)operand->value & mask, bits == 64);
+	if (constant && operand->kind == EMU_O_FLOAT && (bits == 32 || bits == 64))
+		return constant_row(decode, operand, float_bits(operand, bits), bits == 64);
+	if (constant && operand->kind == EMU_O_SPECIAL &&
+	    !emu_special_is_dynamic((int)operand->value) &&
+	    (operand->bits == bits || (operand->bits == 32 && bits < 32))) {
+		operand->ref = emu_special_ref((int)operand->value);
+		return true;
+	}
+	return emu_reject(decode, "operand %d is %s%s; a %d-bit register%s is needed", i + 1,
+	                  kind_name(operand),
+	                  operand->kind == EMU_O_SPECIAL ? " of another size" : "", bits,
+	                  constant ? " or a constant" : "");
+}
+
+bool emu_want_value(struct emu_decode *decode, int i, int bits)
+{
+	struct emu_operand *operand = operand_at(decode, i);
+
+	return operand && want_row(decode, operand, i, bits, true);
+}
+
+bool emu_want_register(struct emu_decode *decode, int i, int bits)
+{
+	struct emu_operand *operand = operand_at(decode, i);
+
+	return operand && want_row(decode, operand, i, bits, false);
+}
+
+bool emu_want_predicate(struct emu_decode *decode, int i)
+{
+	struct emu_operand *operand = operand_at(decode, i);
+	bool written = decode->ins->written >> i & 1;
+
+	if (!operand)
+		return false;
+	if (operand->kind == EMU_O_PREDICATE && !(written && operand->negated))
+		return true;
+	if (!written && operand->kind == EMU_O_IMMEDIATE)
+		return true;
+	return emu_reject(decode, "operand %d is %s; a predicate register is needed", i + 1,
+	                  kind_name(operand));
+}
+
+bool emu_want_address(struct emu_decode *decode, int i)
+{
+	struct emu_operand *operand = operand_at(decode, i);
+
+	if (!operand)
+		return false;
+	if (operand->kind != EMU_O_ADDRESS)
+		return emu_reject(decode, "operand %d is %s; an address in [ ] is needed", i + 1,
+		                  kind_name(operand));
+	if (operand->items[0].kind == EMU_O_REGISTER && operand->items[0].bits != 32 &&
+	    operand->items[0].bits != 64)
+		return emu_reject(decode, "an address register has 32 or 64 bits, not %d",
+		                  operand->items[0].bits);
+	return true;
+}
+
+bool emu_want_vector(struct emu_decode *decode, int i, int count, int bits)
+{
+	struct emu_operand *operand = operand_at(decode, i);
+	bool written = operand && (decode->ins->written >> i & 1);
+
+	if (!operand)
+		return false;
+	if (operand->kind != EMU_O_VECTOR) {
+		if (count > 1)
+			return emu_reject(decode, "operand %d is %s; a vector of %d is needed", i + 1,
+			                  kind_name(operand), count);
+		return want_row(decode, operand, i, bits, !written);
+	}
+	if (count && operand->count != (uint32_t)count)
+		return emu_reject(decode, "operand %d has %u elements; %d are needed", i + 1,
+		                  operand->count, count);
+	for (uint32_t k = 0; k < operand->count; k++) {
+		struct emu_operand *item = &operand->items[k];
+
+		if (written && item->kind == EMU_O_SINK)
+			continue;
+		if (!want_row(decode, item, i, bits, !written))
+			return false;
+	}
+	return true;
+}
+
+bool emu_want_immediate(struct emu_decode *decode, int i, int64_t least, int64_t most)
+{
+	struct emu_operand *operand = operand_at(decode, i);
+
+	if (!operand)
+		return false;
+	if (operand->kind != EMU_O_IMMEDIATE)
+		return emu_reject(decode, "operand %d is %s; an integer constant is needed", i + 1,
+		                  kind_name(operand));
+	if (operand->value < least || operand->value > most)
+		return emu_reject(decode, "operand %d is %lld; %lld to %lld is possible", i + 1,
+		                  (long long)operand->value, (long long)least, (long long)most);
+	return true;
+}
+
+void *emu_decode_extra(struct emu_decode *decode, size_t size)
+{
+	void *extra = emu_arena_alloc(&decode->module->arena, size);
+
+	if (!extra)
+		emu_reject(decode, "out of memory");
+	return extra;
+}
+
+/* ---- one function ------------------------------------------------------------ */
+
+static bool split_modifiers(struct emu_decode *decode, const char *mnemonic, size_t skip)
+{
+	char *rest;
+
+	decode->modifier_count = 0;
+	memset(decode->taken, 0, sizeof decode->taken);
+	if (!mnemonic[skip])
+		return true;
+	rest = emu_arena_text(&decode->module->arena, mnemonic + skip + 1, strlen(mnemonic + skip + 1));
+	if (!rest)
+		return emu_reject(decode, "out of memory");
+	for (char *at = rest; at;) {
+		char *dot = strchr(at, '.');
+
+		if (decode->modifier_count == EMU_MAX_MODIFIERS)
+			return emu_reject(decode, "more than %d modifiers", EMU_MAX_MODIFIERS);
+		if (dot)
+			*dot = 0;
+		decode->modifiers[decode->modifier_count++] = at;
+		at = dot ? dot + 1 : NULL;
+	}
+	return true;
+}
+
+static bool check_target(struct emu_decode *decode)
+{
+	unsigned flags = decode->opcode->flags;
+	const struct emu_module *module = decode->module;
+	int sm = module->sm;
+
+	if ((flags & EMU_P_SM90) && sm < 90)
+		return emu_reject(decode, "needs sm_90 or later; the module is for %s", module->target);
+	if ((flags & EMU_P_SM90A) && !(sm == 90 && module->sm_suffix == 'a'))
+		return emu_reject(decode, "exists on sm_90a alone; the module is for %s",
+		                  module->target);
+	if ((flags & EMU_P_SM100A) && !(sm >= 100 && sm < 120 && module->sm_suffix))
+		return emu_reject(decode, "needs sm_100a or its family; the module is for %s",
+		                  module->target);
+	return true;
+}
+
+static bool decode_one(struct emu_decode *decode, const struct opcode_index *index)
+{
+	struct emu_ins *ins = decode->ins;
+	size_t length = 0;
+
+	decode->opcode = find_opcode(index, ins->mnemonic, &length);
+	if (!decode->opcode)
+		return emu_reject(decode, "unknown opcode '%.*s'",
+		                  (int)strcspn(ins->mnemonic, "."), ins->mnemonic);
+	if (!check_target(decode) || !split_modifiers(decode, ins->mnemonic, length))
+		return false;
+	ins->execute = decode->opcode->execute;
+	ins->written = ins->operand_count && !(decode->opcode->flags & EMU_P_NO_RESULT) ? 1 : 0;
+	ins->read = ((1u << ins->operand_count) - 1) & ~ins->written;
+	if (!decode->opcode->decode(decode))
+		return emu_reject(decode, "cannot be decoded");
+	for (int i = 0; i < decode->modifier_count; i++)
+		if (!decode->taken[i])
+			return emu_reject(decode, "modifier '.%s' is unknown to %s, or stands twice",
+			                  decode->modifiers[i], decode->opcode->name);
+	if (decode->error->text[0])
+		return false;
+	if (!ins->execute)
+		return emu_reject(decode, "this form is not implemented");
+	return true;
+}
+
+bool emu_decode_function(struct emu_module *module, struct emu_function *function,
+                         struct emu_error *error)
+{
+	struct opcode_index *index = malloc(sizeof *index);
+	struct emu_decode decode = {.module = module, .function = function, .error = error};
+	bool fine = index != NULL;
+
+	if (!index)
+		snprintf(error->text, sizeof error->text, "out of memory");
+	else
+		build_index(index);
+	for (uint32_t pc = 0; fine && pc < function->ins_count; pc++) {
+		decode.ins = &function->ins[pc];
+		fine = decode_one(&decode, index);
+	}
+	free(index);
+	return fine;
+}
