@@ -126,6 +126,8 @@ describe("TMA refuses", function()
       return function() tc.copy_gmem_to_smem(tile, s:T(), b) end, function() tc.copy_gmem_to_smem(other, s:T(), b) end
    end, f16)
    refuses("2-bit elements", "unsupported TMA dtype i2", load({ 8, 64 }, tc.u2), { args = { tc.gmem({ 64, 64 }, tc.u2) } })
+   refuses("half a byte", "Can only transfer integer bytes (shape=(1, 3), dtype=float4_e2m1fn)", load({ 1, 3 }, tc.e2m1),
+      { args = { tc.gmem({ 64, 64 }, tc.e2m1) } })
    not_yet("(yet) 6-bit elements", "A copy of float6_e2m3fn", load({ 8, 128 }, tc.e2m3),
       { args = { tc.gmem({ 128, 128 }, tc.e2m3) } })
 end)
@@ -147,6 +149,10 @@ describe("tc.copy_smem_to_gmem refuses", function()
    refuses("other shapes", "Expected shapes to match, but src has shape (128, 64) and dst has shape (512, 512)", function(x)
       local s, tile = tc.smem({ 128, 64 }, tc.f16), x:tile({ 0, 0 }, { 128, 64 })
       return function() tc.copy_smem_to_gmem(s, x) end, function() tc.copy_smem_to_gmem(s, tile) end
+   end, f16)
+   refuses("a barrier", "Barriers are unsupported for SMEM -> GMEM copies", function(x)
+      local s, tile, b = tc.smem({ 128, 64 }, tc.f16), x:tile({ 0, 0 }, { 128, 64 }), tc.barrier {}
+      return function() tc.copy_smem_to_gmem(s, tile, b) end, function() tc.copy_smem_to_gmem(s, tile) end
    end, f16)
    refuses("reductions that TMA has not", "Reduction op max not supported by the TMA implementation for element type f32",
       function(x)

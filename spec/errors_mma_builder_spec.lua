@@ -181,6 +181,8 @@ describe("Block scaling:", function()
       scaled({ a = tc.e4m3, n = 256 }, { 128, 4 }))
    refuses("the columns of B's scales", "B scale shape mismatch: expected (128, 4), got (128, 8)",
       scaled(fp8, { 128, 4 }, { 128, 8 }))
+   refuses("several N groups", "B scale address calculation for multiple N tiles",
+      scaled({ a = tc.e4m3, n = 512 }, { 128, 4 }, { 512, 4 }))
    refuses("fp4 A is K-major", "4-bit block scaled MMA only supports K-fastest operands, but A is M-fastest",
       scaled({ a = tc.e2m1, k = 256, a_t = true, a_options = { swizzle = 64 }, b_t = true }, { 128, 8 }))
    refuses("fp4 B is K-major", "4-bit block scaled MMA only supports K-fastest operands, but B is N-fastest",
@@ -222,6 +224,11 @@ describe("Sparse A:", function()
    refuses("K of a group", "K must be a multiple of 64, got: 32", sparse({ k = 32, b_t = true }, { 128, 64 }))
    refuses("the shape of the metadata", "A sparse metadata shape mismatch: expected (128, 64), got (128, 128)",
       sparse({}, { 128, 128 }))
+   refuses("the type of the metadata", "A sparse metadata dtype mismatch: expected i2, got i8", function()
+      local acc, a, b = tc.tmem({ 128, 128 }, tc.f32), tc.smem({ 128, 64 }, tc.f16), tc.smem({ 128, 128 }, tc.f16)
+      local meta = tc.tmem({ 128, 64 }, tc.i8, { packed = true })
+      return function() tc.mma(acc, a, b, { a_sparse_metadata = meta }) end
+   end)
    refuses("B of 32 bytes a row", "B tiling too small. Increase swizzle or transpose the input.",
       sparse({ b_t = true, b_options = { swizzle = 32 } }, { 128, 64 }))
    refuses("the block of scaled fp8", "Scale block size mismatch: expected 64, got 32",

@@ -186,6 +186,12 @@ describe("collective_axis of tc.mma:", function()
       local done = tc.barrier { orders_tensor_core = true }
       return function() tc.mma(acc, a, b, { collective_axis = "x", barrier = done }) end
    end, { cluster = { 2, 2 }, cluster_names = { "y", "x" } })
+   refuses("scales that are not collective", "a_scale Ref must be collective if collective_axis is set.", function()
+      local acc = tc.tmem({ 128, 256 }, tc.f32, { collective = true })
+      local a, b = tc.smem({ 128, 128 }, tc.e4m3), tc.smem({ 128, 128 }, tc.e4m3)
+      local s = tc.tmem({ 128, 4 }, tc.e8m0, { layout = "scales" })
+      return function() tc.mma(acc, a, b, { a_scale = s, b_scale = s, collective_axis = "x" }) end
+   end, pair)
    refuses("collective operands without it", "tc.mma without collective_axis cannot use the collective TMEM Ref acc.",
       function()
          local acc, a = collective()

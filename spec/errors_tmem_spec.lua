@@ -145,6 +145,10 @@ describe("Loads and stores of TMEM refuse", function()
       local t = tc.tmem({ 128, 64 }, tc.u2, { layout = "sparse_metadata" })
       return function() tc.async_load_tmem(t) end
    end)
+   refuses("a store of metadata", "Sparse meta layout stores unsupported.", function()
+      local t, f = tc.tmem({ 128, 64 }, tc.u2, { layout = "sparse_metadata" }), tc.full({ 128, 64 }, 0, tc.u2)
+      return function() tc.async_store_tmem(t, f) end
+   end)
    refuses("several row tiles", "Loading multiple row tiles", function()
       local t = tc.tmem({ 256, 64 }, tc.f32, { layout = "default" })
       return function() tc.async_load_tmem(t) end
@@ -152,20 +156,24 @@ describe("Loads and stores of TMEM refuse", function()
 end)
 
 describe("Copies from SMEM to TMEM refuse", function()
-   local function copies(name, source, target)
-      refuses(name .. ": source in TMEM", name .. " source must be an SMEM ref", function()
-         local t = tc.tmem(table.unpack(target))
-         return function() tc[name](t, t) end
-      end)
-      refuses(name .. ": target in SMEM", name .. " target must be a TMEM ref", function()
-         local s = tc.smem(table.unpack(source))
-         return function() tc[name](s, s) end
-      end)
+   local function both(name, space)
+      return function()
+         local ref = space == tc.SMEM and tc.smem({ 128, 64 }, tc.f32) or tc.tmem({ 128, 64 }, tc.f32)
+         return function() tc[name](ref, ref) end
+      end
    end
-   copies("async_copy_smem_to_tmem", { { 128, 64 }, tc.f16 }, { { 128, 64 }, tc.f16, { packed = true } })
-   copies("async_copy_scales_to_tmem", { { 1, 1, 32, 16 }, tc.e8m0 }, { { 128, 4 }, tc.e8m0, { layout = "scales" } })
-   copies("async_copy_sparse_metadata_to_tmem", { { 1, 1, 128, 64 }, tc.u2 },
-      { { 128, 64 }, tc.u2, { layout = "sparse_metadata" } })
+   refuses("a tile in TMEM", "async_copy_smem_to_tmem source must be an SMEM ref",
+      both("async_copy_smem_to_tmem", tc.TMEM))
+   refuses("a tile to SMEM", "async_copy_smem_to_tmem target must be a TMEM ref",
+      both("async_copy_smem_to_tmem", tc.SMEM))
+   refuses("scales in TMEM", "async_copy_scales_to_tmem source must be an SMEM ref",
+      both("async_copy_scales_to_tmem", tc.TMEM))
+   refuses("scales to SMEM", "async_copy_scales_to_tmem target must be a TMEM ref",
+      both("async_copy_scales_to_tmem", tc.SMEM))
+   refuses("metadata in TMEM", "async_copy_sparse_metadata_to_tmem source must be an SMEM ref",
+      both("async_copy_sparse_metadata_to_tmem", tc.TMEM))
+   refuses("metadata to SMEM", "async_copy_sparse_metadata_to_tmem target must be a TMEM ref",
+      both("async_copy_sparse_metadata_to_tmem", tc.SMEM))
 
    local function copy(name, source, target)
       return function()
@@ -184,6 +192,8 @@ describe("Copies from SMEM to TMEM refuse", function()
       copy("async_copy_smem_to_tmem", { { 128, 64 }, tc.f16 }, { { 128, 64 }, tc.f16, { packed = false } }))
    refuses("other rows", "TMEM reference must have 128 rows, but got 64",
       copy("async_copy_smem_to_tmem", { { 64, 64 }, tc.f16 }, { { 64, 64 }, tc.f16, packed }))
+   refuses("a special layout", "Only standard TMEM layout is supported, got: scales(packing=4)",
+      copy("async_copy_smem_to_tmem", { { 128, 4 }, tc.e8m0 }, { { 128, 4 }, tc.e8m0, scales }))
    not_yet("(a legal one)", "tc.async_copy_smem_to_tmem",
       copy("async_copy_smem_to_tmem", { { 128, 64 }, tc.f16 }, { { 128, 64 }, tc.f16, packed }))
    refuses("scales of other dtypes", "Incompatible dtypes: SMEM has f8E4M3FN, TMEM has f8E8M0FNU",

@@ -36,9 +36,6 @@ static void check_dimensions(struct kern *k, const struct alloc *a)
 	const char *space = a->space == SP_SMEM ? "SMEM" : "TMEM";
 	int64_t elements = 1;
 
-	for (int i = 0; i < a->rank; i++)
-		if (a->shape[i].size < 1)
-			tc_documented(&k->err, ALLOC_DIMENSION, "", space, dims_text(k, a));
 	for (int i = 0; i < a->rank; i++) {
 		if (a->shape[i].size > MAX_ELEMENTS / elements)
 			tc_documented(&k->err, ALLOC_TOO_LARGE, "", space, dims_text(k, a));

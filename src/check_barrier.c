@@ -66,9 +66,5 @@ void tc_check_wait(struct kern *k, struct wait_op *w)
 {
 	if (!w->barrier.barrier)
 		tc_check_reference(k, "barrier", "SMEM", "nothing");
-	if (w->barrier.cluster_rank)
-		tc_documented(&k->err, BARRIER_LOCAL, made_at(k, w->barrier.barrier));
 	tc_check_single_barrier(k, &w->barrier);
-	if (w->parity && w->parity->type != VT_S32)
-		tc_documented(&k->err, PARITY_TYPE, "", tc_val_text(k, w->parity));
 }

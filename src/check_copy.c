@@ -256,8 +256,6 @@ void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c)
 	if (!c->barrier.barrier)
 		tc_documented(&k->err, COPY_NO_BARRIER, "");
 	tc_check_single_barrier(k, &c->barrier);
-	if (c->has_reduce)
-		tc_documented(&k->err, COPY_REDUCE_LOAD, "");
 	check_tma(k, c->src, c->dst);
 	if (c->collective_axes)
 		tc_documented(&k->err, NOT_SUPPORTED, "",
@@ -290,10 +288,4 @@ void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c)
 	if (c->has_reduce)
 		check_reduction(k, c);
 	check_tma(k, c->dst, c->src);
-}
-
-void tc_check_wait_smem(struct kern *k, const struct wait_smem_op *w)
-{
-	if (w->n < 0)
-		tc_documented(&k->err, COPY_WAIT_COUNT, "", tc_integer_text(k, w->n));
 }

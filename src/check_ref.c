@@ -38,9 +38,6 @@ static void check_bounds(struct kern *k, const struct ref *r, const struct index
 	if (x->step != 1 && x->step != 0)
 		tc_documented(&k->err, SLICE_STRIDE, tc_got(k, "the ref", r),
 			      tc_integer_text(k, x->step));
-	if (x->size < 1)
-		tc_documented(&k->err, SLICE_SIZE, tc_got(k, "the ref", r),
-			      tc_integer_text(k, x->size), tc_integer_text(k, i));
 	if (r->alloc->space != SP_GMEM &&
 	    (x->size > size || (known && (start < 0 || start + x->size > size))))
 		tc_documented(&k->err, SLICE_BOUNDS, tc_got(k, "the ref", r), slice_text(k, x),

@@ -190,9 +190,6 @@ static void check_metadata(struct kern *k, const struct ref *src, const struct r
 	if (rows % 128)
 		tc_documented(&k->err, COPY_ROWS_128, tc_got(k, "dst", dst),
 			      tc_integer_text(k, rows));
-	if (columns % 64)
-		tc_documented(&k->err, COPY_METADATA_COLUMNS, tc_got(k, "dst", dst),
-			      tc_integer_text(k, columns));
 	if (dst->alloc->layout != TML_SPARSE_METADATA)
 		tc_documented(&k->err, TMEM_LAYOUT_REGISTERS, tc_got(k, "dst", dst),
 			      tc_layout_text(k, dst->alloc));

@@ -282,6 +282,10 @@ static int op_smem_to_gmem(lua_State *L)
 
 	o->src = check_ref(L, 1, "src");
 	o->dst = check_ref(L, 2, "dst");
+	if (tc_test_object(L, 3, TC_BARRIER)) {
+		check_barrier(L, 3, &o->barrier);
+		lua_settop(L, 2);
+	}
 	tc_options(L, 3, options);
 	o->commit_group = tc_option_boolean(L, 3, "commit_group", true);
 	o->partition_axis = -1;

@@ -16,6 +16,27 @@ static const char *const interleaves[] = {"none", "16B", "32B", NULL};
 static const char *const promotions[] = {"none", "64B", "128B", "256B", NULL};
 static const char *const fills[] = {"zeros", "nan", NULL};
 
+struct refusal {
+	struct err e;
+	enum tc_error id;
+	const char *more, *got;
+};
+
+static void refuse(void *arg)
+{
+	struct refusal *r = arg;
+
+	tc_fail_documented(&r->e, r->id, (const char *const[]){r->more, r->got, NULL});
+}
+
+/* What the driver would refuse with a number is refused with the documented text. */
+static void documented(lua_State *L, enum tc_error id, const char *more, const char *got)
+{
+	struct refusal r = {.id = id, .more = more, .got = got};
+
+	tc_call(L, &r.e, refuse, &r);
+}
+
 static int bad_word(lua_State *L, const char *name, const char *const *words)
 {
 	luaL_Buffer b;
@@ -29,6 +50,13 @@ static int bad_word(lua_State *L, const char *name, const char *const *words)
 	luaL_pushresult(&b);
 	const char *list = lua_tostring(L, -1);
 	lua_getfield(L, 2, name);
+	if (words == swizzles || words == types) {
+		const char *got = luaL_tolstring(L, -1, NULL);
+		const char *more =
+			lua_pushfstring(L, "\n  option '%s' must be one of %s", name, list);
+
+		documented(L, words == types ? ERROR_MAP_DTYPE : ERROR_MAP_SWIZZLE, more, got);
+	}
 	return tc_argerror(L, 2, "option '%s' must be one of %s; got %s", name, list,
 			   tc_describe(L, -1));
 }
@@ -64,6 +92,8 @@ static int list_option(lua_State *L, const char *name, uint64_t *out, int max, l
 		return tc_argerror(L, 2, "option '%s' must be a list, innermost first; got %s",
 				   name, tc_describe(L, -1));
 	lua_Integer n = luaL_len(L, -1);
+	if (strcmp(name, "dims") == 0 && (n < 1 || n > max))
+		documented(L, ERROR_MAP_RANK, "", lua_pushfstring(L, "%I", (LUAI_UACINT)n));
 	if (n < 1 || n > max)
 		return tc_argerror(L, 2, "option '%s' must have 1 to %d entries, got %d", name, max,
 				   (int)n);

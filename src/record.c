@@ -247,9 +247,6 @@ static void check_legality(struct kern *k, struct op *o)
 	case OP_COPY_SMEM_TO_GMEM:
 		tc_check_copy_smem_to_gmem(k, &o->u.copy);
 		break;
-	case OP_WAIT_SMEM_TO_GMEM:
-		tc_check_wait_smem(k, &o->u.wait_smem);
-		break;
 	case OP_MMA:
 		tc_check_mma(k, &o->u.mma);
 		break;

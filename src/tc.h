@@ -732,7 +732,6 @@ void tc_check_barrier_index(struct kern *k, const struct barrier *b, const struc
 /* Row 217: a group of barriers has to be indexed. */
 void tc_check_single_barrier(struct kern *k, const struct barrier_ref *b);
 void tc_check_tile(struct kern *k, const struct ref *r);
-void tc_check_wait_smem(struct kern *k, const struct wait_smem_op *w);
 /* An argument that is no ref, or no barrier: `got` describes it; `space` "SMEM", "GMEM", NULL: any. */
 _Noreturn void tc_check_reference(struct kern *k, const char *name, const char *space,
 				  const char *got);

@@ -1,0 +1,66 @@
+-- docs/errors.md, src/errors.def and the checks say the same.
+local tool = dofile "tools/errors.lua"
+
+local function read(path)
+   local file = assert(io.open(path))
+   local text = file:read "a"
+   file:close()
+   return text
+end
+
+local function sources(pattern)
+   local list, pipe = {}, assert(io.popen("ls " .. pattern))
+   for path in pipe:lines() do list[#list + 1] = read(path) end
+   pipe:close()
+   return table.concat(list, "\n")
+end
+
+local entries = tool.entries(read "src/errors.def")
+
+local function messages()
+   return coroutine.wrap(function()
+      for _, e in ipairs(entries) do
+         if e.macro ~= "SECTION" then coroutine.yield(e) end
+      end
+   end)
+end
+
+describe("docs/errors.md", function()
+   it("is what tools/errors.lua makes", function() assert.equal(tool.page(entries), read "docs/errors.md") end)
+
+   it("has every message with condition, cause and fix", function()
+      local seen = {}
+      for e in messages() do
+         assert.is_nil(seen[e.id])
+         seen[e.id] = true
+         for _, field in ipairs { "text", "condition", "cause", "fix" } do
+            assert.is_truthy(e[field] and e[field] ~= "", e.id .. " lacks its " .. field)
+         end
+      end
+   end)
+
+   it("names no C file", function() assert.is_nil(read("docs/errors.md"):find "[%w_]%.c[%s|:]") end)
+end)
+
+describe("Every message of the table", function()
+   it("is raised somewhere", function()
+      local code, unused = sources "src/*.c", {}
+      for e in messages() do
+         if not code:find("[ (]" .. e.id .. "[,)]") and not code:find("ERROR_" .. e.id .. "[,)]") then
+            unused[#unused + 1] = e.id
+         end
+      end
+      assert.same({}, unused)
+   end)
+
+   it("is documented word for word in a spec", function()
+      local specs = sources("spec/*_spec.lua"):gsub('"%s*%.%.%s*"', ""):gsub("'%s*%.%.%s*\"", ""):gsub("%%([%p])", "%1")
+         :gsub("\\\"", "\"")
+      local missing = {}
+      for e in messages() do
+         local pattern = e.text:gsub("[%^%$%(%)%%%.%[%]%*%+%-%?]", "%%%0"):gsub("{[^}]*}", "[^\n]-")
+         if e.macro ~= "OWN" and not specs:find(pattern) then missing[#missing + 1] = e.id end
+      end
+      assert.same({}, missing)
+   end)
+end)
