@@ -1,5 +1,6 @@
 -- Scalar CUDA C compiled by NVRTC, run on the emulator, compared with values computed here.
 local tc = require "tcmma"
+local process = require "spec.process"
 
 local with_nvrtc = tc.versions().nvrtc and it or pending
 
@@ -424,7 +425,7 @@ describe("a fault on the emulator", function()
     assert.is_false(ok)
     assert.matches("emu_cuda_spec.lua:%d+: kernel 'k' failed on emulator:sm_100a", message)
     assert.matches("[out-of-bounds]", message, 1, true)
-    assert.matches("PTX line %d+: st%.", message)
+    assert.matches("PTX line %d+\n%s+st%.", message)
     local report = f:emulate{ block = { 64 }, args = { a } }
     assert.is_false(report.completed)
     assert.equal("error", report.hazards[1].severity)
@@ -439,7 +440,7 @@ describe("a fault on the emulator", function()
     assert.equal("misaligned", f:emulate{ args = { a } }.hazards[1].rule)
     local address = a.address
     a:free()
-    assert.equal("out-of-bounds", f:emulate{ args = { address + 2 } }.hazards[1].rule)
+    assert.equal("use-after-free", f:emulate{ args = { address + 2 } }.hazards[1].rule)
   end)
 
   with_nvrtc("a barrier that not all threads reach is a deadlock, not a hang", function()
@@ -450,6 +451,18 @@ describe("a fault on the emulator", function()
     local report = f:emulate{ block = { 64 }, args = { tc.zeros({ 1 }, tc.i32) }, max_instructions = 10000000 }
     assert.is_false(report.completed)
     assert.equal("deadlock", report.hazards[1].rule)
+  end)
+
+  with_nvrtc("Ctrl-C ends a run, and only the run", function()
+    local command = process.command[[
+      local tc = require "tcmma"
+      local f = tc.cuda[=[extern "C" __global__ void k(int *p) { for (;;) atomicAdd(p, 1); }]=]:kernel()
+      print(pcall(f.launch, f, { args = { tc.zeros({ 1 }, "i32") } }))
+      print("still here")]]
+    local pipe = assert(io.popen("timeout -s INT -k 20 2 " .. command))
+    local output = pipe:read("a")
+    pipe:close()
+    assert.matches("kernel 'k' was interrupted\nstill here\n", output, 1, true)
   end)
 
   with_nvrtc("a trap and a failed assertion end the grid", function()

@@ -107,7 +107,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 		t->length += (size_t)n < t->size - t->length ? (size_t)n : t->size - t->length - 1;
 }
 
-/* Line `number` of the PTX text without its indentation. */
+/* Line `number` of the PTX text without its indentation, on a line of its own. */
 static void add_ptx_line(struct text *t, const char *ptx, uint32_t number)
 {
 	while (ptx && *ptx && number-- > 1) {
@@ -117,7 +117,7 @@ static void add_ptx_line(struct text *t, const char *ptx, uint32_t number)
 	if (!ptx || !*ptx)
 		return;
 	ptx += strspn(ptx, " \t");
-	add(t, ": %.*s", (int)strcspn(ptx, "\r\n"), ptx);
+	add(t, "\n      %.*s", (int)strcspn(ptx, "\r\n"), ptx);
 }
 
 static void add_hazard(struct text *t, const struct launch *l, const struct emu_hazard *h)
@@ -168,10 +168,8 @@ static struct emu_module *load(struct device *d, const struct launch *l, struct 
 	if (!*l->cache) {
 		char line[512] = "";
 		struct text t = {.at = line, .size = sizeof line};
-		if (why.line > 0) {
-			add(&t, "\n  PTX line %d", why.line);
+		if (why.line > 0)
 			add_ptx_line(&t, l->ptx, (uint32_t)why.line);
-		}
 		tc_dev_fail(e, ERR_USER, "ptx-rejected",
 			    "the emulator refuses the PTX of '%s': %s%s", l->name, why.text, line);
 	}
