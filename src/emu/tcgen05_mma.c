@@ -260,7 +260,11 @@ static enum emu_step commit_one(struct emu_warp *warp, const struct emu_ins *ins
 	uint32_t ranks;
 	struct commit_op *op;
 
-	if (!emu_shared_address(warp, lane, ins->space, &address))
+	/*
+	 * The unit sees a shared address even in the generic form: Triton passes the
+	 * 32-bit one in a 64-bit register without a state space.
+	 */
+	if (!emu_shared_address(warp, lane, address >> 32 ? ins->space : EMU_SHARED_CLUSTER, &address))
 		return EMU_STOPPED;
 	ranks = 1u << (address >> EMU_SHARED_RANK);
 	if (ins->operand_count == 2)
