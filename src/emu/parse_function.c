@@ -100,8 +100,8 @@ static bool performance(struct ptx_parser *parser, struct emu_function *function
 		if (ptx_accept(parser, ".maxnreg")) {
 			if (!ptx_constant(parser, &number))
 				return false;
-			if (number < 1 || number > 255)
-				return ptx_fail(parser, parser->token.line, ".maxnreg is 1 to 255, not %lld",
+			if (number < 1 || number > 256)
+				return ptx_fail(parser, parser->token.line, ".maxnreg is 1 to 256, not %lld",
 				                (long long)number);
 			function->max_registers = (uint32_t)number;
 			continue;
