@@ -32,20 +32,20 @@ describe("Barriers refuse", function()
       return function() return b[0.5] end
    end)
    refuses("a whole group where one is meant",
-      "Operation is only valid for a single barrier, but barrier ref contains 4. Individual barriers can be accessed by "
-         .. "indexing into the ref.", function()
+      "Operation is only valid for a single barrier, but barrier ref contains 4. Individual barriers can be "
+         .. "accessed by indexing into the ref.", function()
          local b = tc.barrier { num_barriers = 4 }
          return function() tc.barrier_arrive(b) end, function() tc.barrier_arrive(b[0]) end
       end)
    refuses("a wait for a whole group",
-      "Operation is only valid for a single barrier, but barrier ref contains 2. Individual barriers can be accessed by "
-         .. "indexing into the ref.", function()
+      "Operation is only valid for a single barrier, but barrier ref contains 2. Individual barriers can be "
+         .. "accessed by indexing into the ref.", function()
          local b = tc.barrier { num_barriers = 2 }
          return function() tc.barrier_wait(b) end, function() tc.barrier_wait(b[1]) end
       end)
    refuses("a commit to a whole group",
-      "Operation is only valid for a single barrier, but barrier ref contains 2. Individual barriers can be accessed by "
-         .. "indexing into the ref.", function()
+      "Operation is only valid for a single barrier, but barrier ref contains 2. Individual barriers can be "
+         .. "accessed by indexing into the ref.", function()
          local b = tc.barrier { num_barriers = 2, orders_tensor_core = true }
          return function() tc.commit_arrive(b) end, function() tc.commit_arrive(b[1]) end
       end)

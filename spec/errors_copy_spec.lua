@@ -69,7 +69,8 @@ describe("tc.copy_gmem_to_smem refuses", function()
       return function() tc.copy_gmem_to_smem(tile, s, b, { collective_axes = "x" }) end
    end, pair)
    refuses("a partitioned load of another shape",
-      "Expected source shape to be (256, 64), but got (128, 64). Dim 0 is partitioned over an axis of size 2.", function(x)
+      "Expected source shape to be (256, 64), but got (128, 64). Dim 0 is partitioned over an axis of size 2.",
+         function(x)
          local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}, x:tile({ 0, 0 }, { 128, 64 })
          return function() tc.copy_gmem_to_smem(tile, s, b, { collective_axes = "x", partition_axis = 0 }) end
       end, pair)
@@ -100,7 +101,8 @@ describe("TMA refuses", function()
          return function() tc.copy_gmem_to_smem(tile, part, b) end, function() tc.copy_gmem_to_smem(whole, s, b) end
       end, f16)
    refuses("a plain slice at an odd place",
-      "A plain SMEM slice must start at a multiple of 128 bytes to be copied, but this one is not known to.", function(x)
+      "A plain SMEM slice must start at a multiple of 128 bytes to be copied, but this one is not known to.",
+         function(x)
          local s, b = tc.smem({ 64, 8 }, tc.f16), tc.barrier {}
          local tile = x:tile({ 0, 0 }, { 8, 8 })
          local odd, even = s:at(tc.ds(4, 8)), s:at(tc.ds(8, 8))
@@ -125,8 +127,10 @@ describe("TMA refuses", function()
       local tile, other = x:tile({ 0, 0 }, { 128, 64 }), x:T():tile({ 0, 0 }, { 128, 64 })
       return function() tc.copy_gmem_to_smem(tile, s:T(), b) end, function() tc.copy_gmem_to_smem(other, s:T(), b) end
    end, f16)
-   refuses("2-bit elements", "unsupported TMA dtype i2", load({ 8, 64 }, tc.u2), { args = { tc.gmem({ 64, 64 }, tc.u2) } })
-   refuses("half a byte", "Can only transfer integer bytes (shape=(1, 3), dtype=float4_e2m1fn)", load({ 1, 3 }, tc.e2m1),
+   refuses("2-bit elements", "unsupported TMA dtype i2", load({ 8, 64 }, tc.u2), { args = { tc.gmem({ 64, 64 },
+      tc.u2) } })
+   refuses("half a byte", "Can only transfer integer bytes (shape=(1, 3), dtype=float4_e2m1fn)", load({ 1, 3 },
+      tc.e2m1),
       { args = { tc.gmem({ 64, 64 }, tc.e2m1) } })
    not_yet("(yet) 6-bit elements", "A copy of float6_e2m3fn", load({ 8, 128 }, tc.e2m3),
       { args = { tc.gmem({ 128, 128 }, tc.e2m3) } })
@@ -146,7 +150,8 @@ describe("tc.copy_smem_to_gmem refuses", function()
       local s = tc.smem({ 128, 64 }, tc.f32)
       return function() tc.copy_smem_to_gmem(s, x) end
    end, f16)
-   refuses("other shapes", "Expected shapes to match, but src has shape (128, 64) and dst has shape (512, 512)", function(x)
+   refuses("other shapes", "Expected shapes to match, but src has shape (128, 64) and dst has shape (512, 512)",
+      function(x)
       local s, tile = tc.smem({ 128, 64 }, tc.f16), x:tile({ 0, 0 }, { 128, 64 })
       return function() tc.copy_smem_to_gmem(s, x) end, function() tc.copy_smem_to_gmem(s, tile) end
    end, f16)
@@ -154,7 +159,8 @@ describe("tc.copy_smem_to_gmem refuses", function()
       local s, tile, b = tc.smem({ 128, 64 }, tc.f16), x:tile({ 0, 0 }, { 128, 64 }), tc.barrier {}
       return function() tc.copy_smem_to_gmem(s, tile, b) end, function() tc.copy_smem_to_gmem(s, tile) end
    end, f16)
-   refuses("reductions that TMA has not", "Reduction op max not supported by the TMA implementation for element type f32",
+   refuses("reductions that TMA has not",
+      "Reduction op max not supported by the TMA implementation for element type f32",
       function(x)
          local s, tile = tc.smem({ 128, 32 }, tc.f32), x:tile({ 0, 0 }, { 128, 32 })
          return function() tc.copy_smem_to_gmem(s, tile, { reduction_op = "max" }) end,

@@ -26,7 +26,10 @@ local function messages()
 end
 
 describe("docs/errors.md", function()
-   it("is what tools/errors.lua makes", function() assert.equal(tool.page(entries), read "docs/errors.md") end)
+   it("is what tools/errors.lua makes of the table", function()
+      local page = tool.page(entries)
+      assert.equal(page, read("docs/errors.md"):sub(1, #page))
+   end)
 
    it("has every message with condition, cause and fix", function()
       local seen = {}

@@ -25,9 +25,11 @@ describe("tc.tensormap refuses", function()
    refuses("huge dimensions", "TMA size must be less than 2**32, but got 4294967297 at index 0", { 64, 64 },
       { box = { 64 }, dims = { 4294967297 } })
    refuses("odd strides",
-      "Byte strides must be divisible by 16 and less than 2**40, but got 120 (item stride = 60, item size = 2) at index 1",
+      "Byte strides must be divisible by 16 and less than 2**40, but got 120 (item stride = 60, item size = 2) "
+         .. "at index 1",
       { 64, 60 }, { box = { 8, 8 } })
-   refuses("large boxes", "Window shape must be in [0, 256], but got 512 at index 1", { 512, 64 }, { box = { 64, 512 } },
+   refuses("large boxes", "Window shape must be in [0, 256], but got 512 at index 1", { 512, 64 }, { box = { 64,
+      512 } },
       { box = { 64, 256 } })
    refuses("narrow boxes",
       "The last dimension of window shape must have a bytewidth divisible by 16, but got 4*2 at index 0", { 64, 64 },
@@ -50,8 +52,8 @@ describe("A launch refuses", function()
          end,
       }
       local text = helper.message(function() kernel(tc.zeros({ 64, 100 }, tc.f16)) end)
-      assert.equal("Byte strides must be divisible by 16 and less than 2**40, but got 200 (item stride = 100, item size = "
-         .. "2) at index 1", helper.first_line(text))
+      assert.equal("Byte strides must be divisible by 16 and less than 2**40, but got 200 (item stride = 100, item "
+         .. "size = 2) at index 1", helper.first_line(text))
       assert.matches("Pad the rows of the array to a multiple of 16 bytes%.", text)
       kernel(tc.zeros({ 64, 96 }, tc.f16))
    end)

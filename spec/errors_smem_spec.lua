@@ -25,9 +25,11 @@ describe("tc.smem refuses", function()
          { { 128, 64 }, tc.f16, { swizzle = 128, tiling = {} } }))
    refuses("a tiling that does not divide", "Shape (100, 64) is not divisible by tiling (8, 64)",
       alloc { { 100, 64 }, tc.f16, { swizzle = 128, tiling = { 8, 64 } } })
-   refuses("a tiling of too many dimensions", "tiling must have at most as many dimensions as the shape (128, 64), got (2, 8, 64)",
+   refuses("a tiling of too many dimensions",
+      "tiling must have at most as many dimensions as the shape (128, 64), got (2, 8, 64)",
       alloc { { 128, 64 }, tc.f16, { swizzle = 128, tiling = { 2, 8, 64 } } })
-   refuses("swizzled rows that are no multiple of 8", "A swizzled SMEM Ref needs a multiple of 8 rows, got shape (4, 64)",
+   refuses("swizzled rows that are no multiple of 8",
+      "A swizzled SMEM Ref needs a multiple of 8 rows, got shape (4, 64)",
       alloc({ { 4, 64 }, tc.f16, { swizzle = 128 } }, { { 4, 64 }, tc.f16 }))
    refuses("a swizzled vector", "A swizzled SMEM Ref needs at least two dimensions, got shape (64,)",
       alloc({ { 64 }, tc.f16, { swizzle = 128 } }, { { 64 }, tc.f16, { swizzle = "none" } }))
@@ -76,7 +78,8 @@ describe("Views refuse", function()
       local s, f = tc.smem({ 4, 128, 64 }, tc.f16), x:at(0):load()
       return function() return s:at(f) end
    end, { args = { tc.gmem({ 8 }, tc.f32) } })
-   refuses("a cut row tile", "Expected slice start (4) and slice size (8) to be divisible by the tile size (8)", function()
+   refuses("a cut row tile", "Expected slice start (4) and slice size (8) to be divisible by the tile size (8)",
+      function()
       local s = tc.smem({ 128, 64 }, tc.f16)
       return function() return s:at(tc.ds(4, 8)) end, function() return s:at(tc.ds(8, 8)) end
    end)
@@ -106,7 +109,8 @@ describe("Views refuse", function()
 end)
 
 describe("Loads and stores refuse", function()
-   refuses("another shape", "The stored value has shape (128, 32), but the target reference has shape (128, 64)", function()
+   refuses("another shape", "The stored value has shape (128, 32), but the target reference has shape (128, 64)",
+      function()
       local s, f = tc.smem({ 128, 64 }, tc.f16), tc.full({ 128, 32 }, 0, tc.f16)
       local right = tc.full({ 128, 64 }, 0, tc.f16)
       return function() s:store(f) end, function() s:store(right) end

@@ -16,7 +16,8 @@ describe("tc.tmem refuses", function()
       "dtypes narrower than 32-bit require either the packed argument or an explicit TMEM layout",
       alloc({ { 128, 64 }, tc.f16 }, { { 128, 64 }, tc.f16, { packed = false } }))
    refuses("packed and layout", "packed cannot be specified if layout is specified.",
-      alloc({ { 128, 64 }, tc.e8m0, { packed = true, layout = "scales" } }, { { 128, 64 }, tc.e8m0, { layout = "scales" } }))
+      alloc({ { 128, 64 }, tc.e8m0, { packed = true, layout = "scales" } }, { { 128, 64 }, tc.e8m0,
+         { layout = "scales" } }))
    refuses("a vector", "TMEM can only represent 2D shapes, got (128,)",
       alloc({ { 128 }, tc.f32 }, { { 2, 128, 64 }, tc.f32 }))
    refuses("other rows",

@@ -20,7 +20,8 @@ describe("Shared memory", function()
       end
    end
    -- 14 stages of 16384 bytes and as many barriers
-   build_refuses("is limited", "Mosaic GPU kernel exceeds available shared memory: smem_bytes=245880 > max_smem_bytes=232448",
+   build_refuses("is limited",
+      "Mosaic GPU kernel exceeds available shared memory: smem_bytes=245880 > max_smem_bytes=232448",
       args, stages(15))
    builds("holds what fits", args, stages(14))
    it("is listed with bytes, sum and limit", function()
@@ -41,7 +42,8 @@ describe("Shared memory", function()
 end)
 
 describe("Tensor memory", function()
-   build_refuses("is one allocation of a power of two", "After rounding up, got 1024 columns, exceeding the limit of 512",
+   build_refuses("is one allocation of a power of two",
+      "After rounding up, got 1024 columns, exceeding the limit of 512",
       args, function()
          tc.tmem({ 128, 384 }, tc.f32)
          tc.tmem({ 128, 256 }, tc.f32)
@@ -94,7 +96,8 @@ describe("Waits and arrivals:", function()
    builds("a right kernel is built", args, tile {})
    it("a barrier without arrivals", function()
       local text = helper.first_line(helper.message(function()
-         tc.kernel({ args = args.args, target = "sm_100a", body = tile { mma = function(acc, a, b) tc.mma(acc, a, b) end } })
+         tc.kernel({ args = args.args, target = "sm_100a", body = tile { mma = function(acc, a, b) tc.mma(acc, a,
+            b) end } })
             :ptx()
       end))
       assert.matches('^This wait never ends: nothing arrives on barrier "done" %(line %d+%)%.$', text)
@@ -103,8 +106,8 @@ describe("Waits and arrivals:", function()
       local text = helper.first_line(helper.message(function()
          tc.kernel({ args = args.args, target = "sm_100a", body = tile { num_arrivals = 3 } }):ptx()
       end))
-      assert.matches('^This wait never ends: barrier "loaded" %(line %d+%) completes after 3 arrival%(s%), but gets 2 for 1 '
-         .. "wait%.$", text)
+      assert.matches('^This wait never ends: barrier "loaded" %(line %d+%) completes after 3 arrival%(s%), but '
+         .. "gets 2 for 1 wait%.$", text)
    end)
    it("more arrivals than num_arrivals", function()
       local text = helper.first_line(helper.message(function()
@@ -126,8 +129,8 @@ describe("Waits and arrivals:", function()
             body = tile { order = { "load_a", "load_b", "wait_loaded", "wait_done", "mma" } },
          }):ptx()
       end))
-      assert.matches('^This wait never ends: every arrival on barrier "done" %(line %d+%) comes after a wait that never '
-         .. "ends either%.$", text)
+      assert.matches('^This wait never ends: every arrival on barrier "done" %(line %d+%) comes after a wait that '
+         .. "never ends either%.$", text)
    end)
    it("roles that wait for each other", function()
       local text = helper.first_line(helper.message(function()
@@ -213,8 +216,9 @@ describe("Accumulators:", function()
       end))
    end
    it("a read without a wait", function()
-      assert.matches('^TMEM ref, float32 %(128, 64%), allocated at line %d+ %("acc"%) is read before anything has waited for '
-         .. "the tc%.mma that writes it%.$", message { order = { "load_a", "load_b", "wait_loaded", "mma", "read",
+      assert.matches('^TMEM ref, float32 %(128, 64%), allocated at line %d+ %("acc"%) is read before anything has '
+         .. "waited for the tc%.mma that writes it%.$", message { order = { "load_a", "load_b", "wait_loaded", "mma",
+            "read",
             "wait_done" } })
    end)
    it("a read of an mma that signals nothing", function()
@@ -274,7 +278,8 @@ describe("Roles:", function()
    end
    builds("registers that fit the pool", nil, registers(40, 232))
    build_refuses("registers beyond the pool",
-      "set_max_registers asks for 66560 registers in all, but the block was launched with 64512.", nil, registers(40, 240))
+      "set_max_registers asks for 66560 registers in all, but the block was launched with 64512.", nil, registers(40,
+         240))
    build_refuses("more named barriers than there are",
       "16 roles of more than one warp need as many named barriers; a block has 15 to give.", nil, function()
          for i = 1, 16 do

@@ -101,10 +101,10 @@ local notes = [[
 ## What is spelled how
 
 - Shapes print as Python tuples, `(128, 256)`, `(16,)`; a named dimension prints as its name.
-- Dtypes print by their long names (`float16`) in the messages of calls that name them so in Pallas (copies), and as MLIR
-  spells them (`f16`, `f8E4M3FN`, `f8E8M0FNU`, `i2`) in those of the instruction builder.
-- TMEM layouts print as `default(packing=1)`, `half_lane(packing=1)`, `m64_collective(packing=1)`, `scales(packing=4)`,
-  `b_scales_m64_collective(packing=4)`, `sparse_metadata(packing=16)`.
+- Dtypes print by their long names (`float16`) in the messages of copies, and as MLIR spells them (`f16`, `f8E4M3FN`,
+  `f8E8M0FNU`, `i2`) in those about the instruction.
+- TMEM layouts print as `default(packing=1)`, `half_lane(packing=1)`, `m64_collective(packing=1)`,
+  `scales(packing=4)`, `b_scales_m64_collective(packing=4)`, `sparse_metadata(packing=16)`.
 - Indices, axes and arguments are described in Lua's words where Pallas prints a Python object.
 
 ## What cannot arise here
@@ -112,20 +112,71 @@ local notes = [[
 Some documented messages have no counterpart, because an earlier check, the type of an argument or the design rules the
 condition out:
 
-- Of `tc.mma`: differing K, accumulator shape and "Either none or both scales" again in the instruction builder (the call
-  has checked them); operands that are no refs; everything about leftover transforms and tilings (the image in SMEM is the
-  compiler's); the limits of the descriptor encoders, which earlier rules imply; transposed TMEM operands (`:T()` refuses).
-- Of TMEM allocations: `ncols must be a power of 2 ...` (allocations are never exact: they are rounded up), and `Total TMEM
-  allocation exceeds memory limit ...` (all TMEM of a kernel is one allocation, so that "After rounding up ..." comes).
-- Of copies: those about `cp.async`, gathers, multicast and peer refs, which tcmma does not have; padded tiles (what leaves
-  an array is clipped); dtype and shape again in the TMA builder.
+- Of `tc.mma`: differing K, accumulator shape and "Either none or both scales" again in the instruction builder (the
+  call has checked them); operands that are no refs; leftover transforms and tilings (the image in SMEM is the
+  compiler's); the limits of N for scaled operands, of N above 512 and of the descriptor encoders, which earlier rules
+  imply; transposed TMEM operands (`:T()` refuses).
+- Of TMEM allocations: "ncols must be a power of 2 ..." (allocations are rounded up), "Packing must be a power of 2"
+  (the other message about packing comes first), "Total TMEM allocation exceeds memory limit ..." (all TMEM of a kernel
+  is one allocation, so that "After rounding up ..." comes).
+- Of barriers: those about barriers of another CTA, which cannot be named, and slices of groups.
+- Of copies: those about `cp.async`, gathers, multicast and peer refs, which tcmma does not have; more than five
+  dimensions (`tc.gmem` has five); padded tiles (what leaves an array is clipped); dtype and shape again in the TMA
+  builder.
+
+## Other messages
+
+Arguments of a wrong Lua type, unknown options, operations in a wrong place and the like say at their call what was
+expected and what was got; that is their fix. `…` stands for what is filled in. Messages that begin with "internal
+error" are faults of tcmma. All of them:
 ]]
+
+local functions = { "tc_fail", "tc_fail_at", "tc_low_fail", "tc_error", "tc_argerror", "tc_failure" }
+
+-- The format of a call in C: its first run of adjacent literals that has a blank in it.
+local function format_of(call)
+  local i = call:find '"'
+  while i do
+    local run = {}
+    while call:sub(i, i) == '"' do
+      local j = i + 1
+      while call:sub(j, j) ~= '"' do j = j + (call:sub(j, j) == "\\" and 2 or 1) end
+      run[#run + 1] = call:sub(i + 1, j - 1)
+      i = call:match("^%s*()", j + 1)
+    end
+    local text = table.concat(run)
+    if text:find " " then return text end
+    i = call:find('"', i)
+  end
+end
+
+local function readable(format)
+  return (format:gsub('\\"', '"'):gsub("\\n", " "):gsub("%%%%", "\0"):gsub("%%[-+ #0-9.l]*%a", "…"):gsub("%z", "%%"))
+end
+
+-- Adds the texts of the messages that C source makes itself to the list, each once.
+function M.others(source, list)
+  for _, name in ipairs(functions) do
+    local at = 1
+    while true do
+      local _, to = source:find("[\t ]" .. name .. "%(", at)
+      if not to then break end
+      at = closing(source, to + 1)
+      local format = format_of(source:sub(to + 1, at - 2))
+      local text = format and readable(format)
+      if text and not text:find "^…[^%w]*…?$" and not list[text] then
+        list[text] = true
+        list[#list + 1] = text
+      end
+    end
+  end
+end
 
 function M.page(entries)
   local out, altered, open = { head }, {}, false
   for _, e in ipairs(entries) do
     if e.macro == "SECTION" then
-      out[#out + 1] = ("\n## %s\n\n| message | source | when | usual cause | fix |\n|---|---|---|---|---|"):format(e.title)
+      out[#out + 1] = "\n## " .. e.title .. "\n\n| message | source | when | usual cause | fix |\n|---|---|---|---|---|"
       open = true
     else
       assert(open, "an entry before the first SECTION")
@@ -140,16 +191,24 @@ function M.page(entries)
     out[#out + 1] = ("| %s | %s |"):format(escape(e.text), escape(e.why))
   end
   out[#out + 1] = "\n" .. notes
-  return (table.concat(out, "\n"):gsub("\n+$", "\n"))
+  return (table.concat(out, "\n"):gsub("\n+$", "\n")) .. "\n"
 end
 
 if arg and arg[0] and arg[0]:match "errors%.lua$" then
   local directory = arg[0]:match "^(.*)tools/errors%.lua$" or ""
-  local source = assert(io.open(directory .. "src/errors.def"))
+  local function read(path)
+    local file = assert(io.open(path))
+    local text = file:read "a"
+    file:close()
+    return text
+  end
+  local others = {}
+  for path in assert(io.popen("ls " .. directory .. "src/*.c")):lines() do M.others(read(path), others) end
+  table.sort(others)
   local page = assert(io.open(directory .. "docs/errors.md", "w"))
-  page:write(M.page(M.entries(source:read "a")))
+  page:write(M.page(M.entries(read(directory .. "src/errors.def"))))
+  for _, text in ipairs(others) do page:write("- ", escape(text), "\n") end
   page:close()
-  source:close()
 end
 
 return M
