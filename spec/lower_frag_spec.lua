@@ -46,7 +46,7 @@ local function same(expected, array, relative, what)
    for i = 1, #e do
       local x, y = e[i], g[i]
       local close = x == y or (x ~= x and y ~= y)
-         or (type(x) == "number" and math.abs(x - y) <= (relative or 0) * math.max(math.abs(x), 1e-3))
+         or (type(x) == "number" and math.abs(x - y) <= (relative or 0) * math.max(math.abs(x), 1))
       if not close then
          error(("%s: element %d is %s, expected %s"):format(what or "", i, tostring(y), tostring(x)), 2)
       end
