@@ -312,6 +312,14 @@ void *emu_decode_extra(struct emu_decode *decode, size_t size);
 
 /* ---- functions and modules ------------------------------------------------------------ */
 
+/* A row of a function's constant bank. */
+struct emu_constant {
+	uint64_t value;
+	uint32_t offset;
+	bool wide;
+	struct emu_constant *next;
+};
+
 struct emu_function {
 	const char *name;
 	bool entry, defined, noreturn;
@@ -335,6 +343,7 @@ struct emu_function {
 	uint32_t param_bytes; /* entry: size of the parameter block */
 	uint8_t *constants;   /* the constant bank */
 	uint32_t constant_bytes, constant_room;
+	struct emu_constant *constant_list[64];
 	uint32_t static_smem; /* bytes of shared memory that its module declares and it uses */
 	struct emu_kernel_info info;
 	uint32_t max_registers; /* .maxnreg, 0 where absent */
@@ -403,6 +412,7 @@ struct emu_frame {
 	const struct emu_ins *call; /* in the parent */
 	uint32_t mask;              /* lanes that entered and have not left */
 	uint32_t returned;          /* lanes parked at a return */
+	uint32_t local_top;         /* end of the frame in local memory, alloca included */
 	int16_t join;               /* innermost join of the caller, -1: none */
 };
 
@@ -420,7 +430,8 @@ enum emu_split_state {
 	EMU_SPLIT_FREE,
 	EMU_SPLIT_READY,
 	EMU_SPLIT_BLOCKED,
-	EMU_SPLIT_PARKED, /* at a join */
+	EMU_SPLIT_PARKED,    /* at a join */
+	EMU_SPLIT_RETURNING, /* at a return, until the other lanes of the call return */
 	EMU_SPLIT_POLLING /* spins, and nothing it can see has changed */
 };
 
@@ -451,6 +462,7 @@ struct emu_warp {
 	const struct emu_ins *ins;
 	uint32_t lane_mask[EMU_LANES]; /* 0 or EMU_FULL, of `lane_mask_of` */
 	uint32_t lane_mask_of;
+	uint32_t carry;                   /* CC.CF of each lane */
 	struct emu_allocation *hit; /* last allocation accessed */
 
 	struct emu_cta *cta;
@@ -468,24 +480,26 @@ struct emu_warp {
 	uint32_t local_bytes;
 	struct emu_frame *frames_free;
 	uint32_t registers;             /* per thread, as setmaxnreg left it */
-	uint32_t cluster_arrived;       /* lanes inside barrier.cluster */
+	uint32_t cluster_arrived;       /* lanes between barrier.cluster.arrive and wait */
+	uint32_t cluster_pending;       /* of those, the ones whose phase is still open */
 	struct emu_copy_groups *copies; /* cp.async, per lane */
 	uint64_t instructions;
 	uint64_t random; /* state of the warp's generator */
 	void *async;     /* of the asynchronous half */
 };
 
+#define EMU_BARRIER_RESULTS 4
+
 struct emu_named_barrier {
 	struct emu_waitable waitable;
 	uint32_t expected; /* threads; 0: all that have not exited */
 	uint32_t count;    /* arrived, in the running phase */
 	bool open;         /* has arrivals */
-	bool counted;      /* was used with a thread count in this phase */
+	bool counted;      /* the running phase has a thread count */
 	uint64_t phase;
 	uint32_t arrived[EMU_MAX_CTA_WARPS]; /* lanes, in the running phase */
-	uint32_t popc, result_popc;          /* bar.red */
-	uint32_t votes, result_votes;
-	bool all, any, result_all, result_any;
+	/* bar.red: of the running phase, and of the last ones by phase. */
+	uint32_t voted, votes, results[EMU_BARRIER_RESULTS][2];
 };
 
 struct emu_cta {
@@ -626,6 +640,18 @@ static inline int emu_lowest(uint32_t mask)
 	for (uint32_t lanes_ = (mask), lane = 0;                                                   \
 	     lanes_ && (lane = (uint32_t)__builtin_ctz(lanes_), 1); lanes_ &= lanes_ - 1)
 
+/* The lanes of `mask` that the instruction's guard lets through. */
+static inline uint32_t emu_active(const struct emu_warp *warp, const struct emu_ins *ins,
+                                  uint32_t mask)
+{
+	uint32_t guard;
+
+	if (ins->guard == EMU_NO_GUARD)
+		return mask;
+	guard = warp->predicates[ins->guard];
+	return mask & (ins->guard_negated ? ~guard : guard);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 struct emu_allocation {
@@ -663,6 +689,8 @@ void *emu_mem_global(struct emu_grid *grid, const struct emu_where *where, uint6
 		     uint64_t size, uint32_t align, enum emu_access_kind kind);
 /* What lies at a global address, released or not; NULL when nothing ever did. */
 struct emu_allocation *emu_find_allocation(struct emu *emu, uint64_t address, uint64_t size);
+/* The one that starts at or below the address, for reports. */
+struct emu_allocation *emu_nearest_allocation(struct emu *emu, uint64_t address);
 /* The space and the address in it that a generic address means. */
 enum emu_space emu_generic_space(uint64_t *address);
 /* The 32-bit shared address (any CTA of the cluster) of a .shared or generic address; false when
@@ -693,6 +721,9 @@ void emu_fault_at(const struct emu_where *where, const char *rule, const char *f
 /* A lint: reported, and the grid goes on. */
 void emu_lint_at(const struct emu_where *where, const char *rule, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* The position in the source that an instruction was made from; NULL, 0 when unknown. */
+void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const char **file,
+                   uint32_t *line);
 /* The name that the launch's symbol table has for a shared address; NULL if none. */
 const char *emu_symbol_name(const struct emu_grid *grid, int space, uint32_t address,
 			    uint32_t *offset);

@@ -5,7 +5,7 @@
 #include "machine.h"
 
 #define PTX_MAX_TEXT         (64u << 20)
-#define PTX_MAX_INSTRUCTIONS (4u << 20)
+#define PTX_MAX_INSTRUCTIONS (1u << 20)
 #define PTX_MAX_REGISTERS    (1u << 20)
 #define PTX_MAX_VECTOR       256
 #define PTX_MAX_DEPTH        64
@@ -145,9 +145,9 @@ bool ptx_operand(struct ptx_parser *parser, struct emu_operand *operand);
 struct emu_ins *ptx_emit(struct ptx_parser *parser);
 bool ptx_location(struct ptx_parser *parser);
 
-/* The special register of a name such as %tid.x, -1 when there is none. */
-int emu_special_named(const char *text, size_t length, enum emu_type *type);
-bool emu_special_is_dynamic(int special);
+
+
+
 
 /* behind the parser: module.c drives them for every function with a body */
 bool emu_decode_function(struct emu_module *module, struct emu_function *function,

@@ -21,6 +21,9 @@ static inline uint32_t emu_special_ref(int special)
 	return (uint32_t)special * EMU_ROW_BYTES | EMU_BANK_WARP;
 }
 
+/* The special register of a name such as %tid.x, -1 when there is none. */
+int emu_special_named(const char *text, size_t length, enum emu_type *type);
+bool emu_special_is_dynamic(int special);
 /* Fills the warp's bank; its CTA, index and lanes are set. */
 void emu_special_fill(struct emu_warp *warp);
 /* A dynamic special register, the same for all lanes. */

@@ -1,0 +1,208 @@
+/* atom and red: read, modify, write, lane after lane. */
+#include "async.h"
+#include "lanes.h"
+#include "number.h"
+
+enum { EXCHANGE = 100, COMPARE_AND_SWAP };
+
+struct atomic {
+	int operation;         /* enum emu_reduction, or one of the above */
+	enum emu_type element; /* f16x2 is two f16 */
+	uint32_t size;         /* bytes of one operand item */
+	int items;             /* of a vector */
+	bool returns;
+};
+
+/* Shared memory adds subnormal f32 as they are, global memory takes them for zero. */
+static bool keeps_subnormals(const struct atomic *atomic, enum emu_space space)
+{
+	return atomic->operation == EMU_REDUCE_ADD && atomic->element == EMU_T_F32 &&
+	       (space == EMU_SHARED || space == EMU_SHARED_CLUSTER);
+}
+
+static struct emu_u128 value_of(const struct emu_warp *warp, const struct emu_operand *operand,
+                                int lane)
+{
+	if (operand->kind == EMU_O_REGISTER && operand->bits == 128)
+		return emu_row128(warp, operand->ref)[lane];
+	if (operand->kind == EMU_O_FLOAT || operand->kind == EMU_O_IMMEDIATE) {
+		uint64_t value = operand->ref & EMU_BANK_CONSTANT ? emu_row32(warp, operand->ref)[lane]
+		                                                  : (uint64_t)operand->value;
+
+		return (struct emu_u128){value, 0};
+	}
+	return (struct emu_u128){emu_value(warp, operand, lane), 0};
+}
+
+static void set(struct emu_warp *warp, const struct emu_operand *operand, int lane,
+                struct emu_u128 value)
+{
+	if (operand->kind == EMU_O_REGISTER && operand->bits == 128)
+		emu_row128(warp, operand->ref)[lane] = value;
+	else
+		emu_set_value(warp, operand, lane, value.low);
+}
+
+static bool modify(const struct atomic *atomic, enum emu_space space, uint8_t *at,
+                   struct emu_u128 operand, struct emu_u128 other)
+{
+	struct emu_u128 old = {0, 0}, now;
+
+	memcpy(&old, at, atomic->size);
+	switch (atomic->operation) {
+	case EXCHANGE:
+		memcpy(at, &operand, atomic->size);
+		break;
+	case COMPARE_AND_SWAP:
+		if (!memcmp(&old, &operand, atomic->size))
+			memcpy(at, &other, atomic->size);
+		break;
+	default:
+		if (keeps_subnormals(atomic, space)) {
+			float sum = emu_f32_of_bits((uint32_t)old.low) +
+			            emu_f32_of_bits((uint32_t)operand.low);
+
+			memcpy(at, &sum, sizeof sum);
+		} else {
+			emu_reduce((enum emu_reduction)atomic->operation, atomic->element, at,
+			           (const uint8_t *)&operand, atomic->size);
+		}
+	}
+	now = (struct emu_u128){0, 0};
+	memcpy(&now, at, atomic->size);
+	return now.low != old.low || now.high != old.high;
+}
+
+static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	const struct atomic *atomic = ins->extra;
+	const struct emu_operand *operand = &ins->operands[atomic->returns + 1];
+	uint32_t total = atomic->size * (uint32_t)atomic->items;
+	struct emu_lanes lanes;
+	bool changed = false;
+
+	if (!emu_resolve(warp, ins, atomic->returns, mask, total, EMU_UPDATE, &lanes))
+		return EMU_STOPPED;
+	EMU_FOR_LANES(l, mask)
+	{
+		for (int i = 0; i < atomic->items; i++) {
+			uint8_t *at = lanes.at[l] + (uint32_t)i * atomic->size;
+			struct emu_u128 old = {0, 0}, other = {0, 0};
+			struct emu_u128 value = value_of(warp, emu_item(operand, i), (int)l);
+
+			if (atomic->operation == COMPARE_AND_SWAP)
+				other = value_of(warp, &operand[1], (int)l);
+			memcpy(&old, at, atomic->size);
+			changed |= modify(atomic, lanes.space, at, value, other);
+			if (atomic->returns)
+				set(warp, emu_item(&ins->operands[0], i), (int)l, old);
+		}
+	}
+	emu_count_bytes(warp, lanes.space, (uint64_t)total * (uint32_t)__builtin_popcount(mask), false);
+	emu_count_bytes(warp, lanes.space, (uint64_t)total * (uint32_t)__builtin_popcount(mask), true);
+	if (changed)
+		emu_changed(warp->worker);
+	return EMU_NEXT;
+}
+
+static bool legal(const struct atomic *atomic, enum emu_type type)
+{
+	int bits = emu_types[type].bits;
+	bool untyped = emu_types[type].class == EMU_CLASS_BITS;
+
+	switch (atomic->operation) {
+	case EXCHANGE:
+		return untyped && (bits == 32 || bits == 64 || bits == 128);
+	case COMPARE_AND_SWAP:
+		return untyped && (bits == 16 || bits == 32 || bits == 64 || bits == 128);
+	case EMU_REDUCE_MIN:
+	case EMU_REDUCE_MAX:
+		if (atomic->items > 1)
+			return emu_reduction_legal((enum emu_reduction)atomic->operation, atomic->element);
+		return emu_types[type].class != EMU_CLASS_FLOAT &&
+		       emu_reduction_legal((enum emu_reduction)atomic->operation, atomic->element);
+	default:
+		return emu_reduction_legal((enum emu_reduction)atomic->operation, atomic->element);
+	}
+}
+
+static bool choose(struct emu_decode *decode, struct atomic *atomic, enum emu_type type)
+{
+	atomic->element = type == EMU_T_F16X2    ? EMU_T_F16
+	                  : type == EMU_T_BF16X2 ? EMU_T_BF16
+	                                         : type;
+	atomic->size = emu_types[type].bits / 8u;
+	if (type == EMU_T_NONE || !legal(atomic, type))
+		return emu_reject(decode, "the operation does not exist for .%s", emu_types[type].text);
+	if (atomic->items > 1 && emu_types[type].class != EMU_CLASS_FLOAT)
+		return emu_reject(decode, "vectors have floating point elements");
+	return true;
+}
+
+static bool want_item(struct emu_decode *decode, int i, int items, int bits)
+{
+	if (items > 1 || decode->ins->operands[i].kind == EMU_O_VECTOR)
+		return emu_want_vector(decode, i, items, bits);
+	if (bits == 128)
+		return emu_want_register(decode, i, bits);
+	return emu_want_value(decode, i, bits);
+}
+
+static bool decode(struct emu_decode *decode, bool returns)
+{
+	static const char *const swaps[] = {"exch", "cas", NULL};
+	static const char *const vectors[] = {"v2", "v4", "v8", NULL};
+	struct emu_ins *ins = decode->ins;
+	struct atomic *atomic = emu_decode_extra(decode, sizeof *atomic);
+	bool policy = emu_take_cache(decode);
+	int swap = emu_take_one(decode, swaps), vector = emu_take_one(decode, vectors), count;
+	enum emu_type type;
+
+	if (!atomic || swap == -2 || vector == -2)
+		return false;
+	emu_take_semantics(decode);
+	atomic->returns = returns;
+	atomic->operation = swap < 0 ? emu_take_one(decode, emu_reduction_names) : EXCHANGE + swap;
+	if (atomic->operation < 0)
+		return emu_reject(decode, "needs an operation such as .add");
+	if (swap >= 0 && !returns)
+		return emu_reject(decode, "red has no .%s", swaps[swap]);
+	emu_take(decode, "noftz");
+	atomic->items = vector < 0 ? 1 : 2 << vector;
+	count = 2 + returns + (swap == 1);
+	if (!emu_want_operands(decode, count, count + policy) || !emu_want_address(decode, returns))
+		return false;
+	ins->space = (uint8_t)emu_access_space(decode, returns);
+	type = emu_take_type(decode);
+	if (!choose(decode, atomic, type))
+		return false;
+	if (ins->space == EMU_CONST || ins->space == EMU_PARAM || ins->space == EMU_LOCAL)
+		return emu_reject(decode, "goes to global or shared memory");
+	ins->extra = atomic;
+	ins->flags |= EMU_I_POLL | EMU_I_SYNC;
+	int bits = emu_types[type].bits;
+
+	if (returns && ins->operands[0].kind != EMU_O_SINK &&
+	    !(atomic->items > 1 ? emu_want_vector(decode, 0, atomic->items, bits)
+	                        : emu_want_register(decode, 0, bits)))
+		return false;
+	return want_item(decode, returns + 1, atomic->items, bits) &&
+	       (swap != 1 || want_item(decode, returns + 2, 1, bits));
+}
+
+static bool decode_atom(struct emu_decode *d)
+{
+	return decode(d, true);
+}
+
+static bool decode_red(struct emu_decode *d)
+{
+	return decode(d, false);
+}
+
+static const struct emu_opcode opcodes[] = {
+	{"atom", decode_atom, execute, 0},
+	{"red", decode_red, execute, EMU_P_NO_RESULT},
+};
+
+EMU_OPCODE_TABLE(atomic, opcodes);

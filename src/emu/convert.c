@@ -1,0 +1,364 @@
+/* cvt between scalar types; the packed forms of narrow types are in convert_packed.c. */
+#include "alu.h"
+#include "convert.h"
+#include "number.h"
+#include <math.h>
+
+/* ---- any type to any other, one value ------------------------------------------------ */
+
+static bool is_float(enum emu_type type)
+{
+	return emu_types[type].class == EMU_CLASS_FLOAT;
+}
+
+static const struct emu_format *format_of(enum emu_type type)
+{
+	switch (type) {
+	case EMU_T_F16:
+		return &emu_format_f16;
+	case EMU_T_BF16:
+		return &emu_format_bf16;
+	case EMU_T_TF32:
+		return &emu_format_tf32;
+	default:
+		return &emu_format_f32;
+	}
+}
+
+double emu_widen(enum emu_type type, uint64_t bits)
+{
+	double value;
+
+	switch (type) {
+	case EMU_T_F16:
+		return emu_f16_to_f32((uint16_t)bits);
+	case EMU_T_BF16:
+		return emu_bf16_to_f32((uint16_t)bits);
+	case EMU_T_F64:
+		memcpy(&value, &bits, sizeof value);
+		return value;
+	default:
+		return emu_f32_of_bits((uint32_t)bits);
+	}
+}
+
+uint64_t emu_narrow(enum emu_type type, double value, enum emu_rounding rounding)
+{
+	uint64_t bits;
+	float narrow;
+
+	if (type == EMU_T_F64) {
+		memcpy(&bits, &value, sizeof bits);
+		return bits;
+	}
+	if (value != value)
+		return type == EMU_T_F16 || type == EMU_T_BF16 ? 0x7fff : 0x7fffffff;
+	narrow = (float)emu_round_to(format_of(type), value, rounding);
+	if (type == EMU_T_F16)
+		return emu_f16_from_f32(narrow);
+	return type == EMU_T_BF16 ? emu_bf16_from_f32(narrow) : emu_bits_of_f32(narrow);
+}
+
+static uint64_t ones(int bits)
+{
+	return bits >= 64 ? UINT64_MAX : (1ull << bits) - 1;
+}
+
+static int64_t sign_extend(uint64_t value, int bits)
+{
+	return (int64_t)(value << (64 - bits)) >> (64 - bits);
+}
+
+static double flush(double value)
+{
+	return fabs(value) < 0x1p-126 ? copysign(0.0, value) : value;
+}
+
+/* Out of range goes to the nearest bound, NaN to zero. */
+static uint64_t integer_of(enum emu_type type, double value, enum emu_rounding rounding)
+{
+	int bits = emu_types[type].bits;
+	bool is_signed = emu_types[type].class == EMU_CLASS_SIGNED;
+	double top = ldexp(1.0, is_signed ? bits - 1 : bits);
+
+	if (value != value)
+		return 0;
+	value = emu_round_integral(value, rounding);
+	if (value >= top)
+		return is_signed ? ones(bits - 1) : ones(bits);
+	if (is_signed)
+		return (value < -top ? 1ull << (bits - 1) : (uint64_t)(int64_t)value) & ones(bits);
+	return value <= 0 ? 0 : (uint64_t)value;
+}
+
+static uint64_t float_to_float(const struct emu_conversion *c, double value)
+{
+	if (c->flush && c->from != EMU_T_F64 && c->from != EMU_T_F16)
+		value = flush(value);
+	if (c->integral)
+		value = emu_round_integral(value, c->rounding);
+	if (c->saturate)
+		value = value > 0 ? value < 1 ? value : 1 : 0;
+	if (c->relu && value < 0)
+		value = 0;
+	if (c->finite && fabs(value) > format_of(c->to)->largest)
+		value = copysign(format_of(c->to)->largest, value);
+	if (c->to == EMU_T_F64)
+		return emu_narrow(EMU_T_F64, value, c->rounding);
+	if (c->flush && c->to == EMU_T_F32) {
+		uint64_t bits = emu_narrow(c->to, value, c->rounding);
+
+		return bits & 0x7f800000u ? bits : bits & 0x80000000u;
+	}
+	return emu_narrow(c->to, value, c->rounding);
+}
+
+static uint64_t integer_to_float(const struct emu_conversion *c, uint64_t bits)
+{
+	bool negative = emu_types[c->from].class == EMU_CLASS_SIGNED && (int64_t)bits < 0;
+	uint64_t magnitude = negative ? 0 - bits : bits;
+	double value;
+
+	if (c->to == EMU_T_F64) {
+		emu_host_rounding(c->rounding);
+		value = negative ? (double)(int64_t)bits : (double)magnitude;
+		emu_host_rounding(EMU_ROUND_NEAREST_EVEN);
+		return emu_narrow(EMU_T_F64, value, c->rounding);
+	}
+	value = emu_integer_to_odd(magnitude, negative);
+	if (c->saturate)
+		value = value > 0 ? value < 1 ? value : 1 : 0;
+	return emu_narrow(c->to, value, c->rounding);
+}
+
+static uint64_t integer_to_integer(const struct emu_conversion *c, uint64_t bits)
+{
+	int width = emu_types[c->to].bits;
+	bool from_signed = emu_types[c->from].class == EMU_CLASS_SIGNED;
+	bool to_signed = emu_types[c->to].class == EMU_CLASS_SIGNED;
+	uint64_t most = to_signed ? ones(width - 1) : ones(width);
+
+	if (!c->saturate)
+		return bits;
+	if (from_signed && (int64_t)bits < 0) {
+		int64_t least = to_signed ? -(int64_t)most - 1 : 0;
+
+		return (int64_t)bits < least ? (uint64_t)least : bits;
+	}
+	return bits > most ? most : bits;
+}
+
+static uint64_t convert(const struct emu_conversion *c, uint64_t bits)
+{
+	int width = emu_types[c->from].bits;
+
+	bits &= ones(width);
+	if (is_float(c->from)) {
+		double value = emu_widen(c->from, bits);
+
+		if (is_float(c->to))
+			return float_to_float(c, value);
+		if (c->flush && c->from == EMU_T_F32)
+			value = flush(value);
+		return integer_of(c->to, value, c->rounding);
+	}
+	if (emu_types[c->from].class == EMU_CLASS_SIGNED)
+		bits = (uint64_t)sign_extend(bits, width);
+	return is_float(c->to) ? integer_to_float(c, bits) : integer_to_integer(c, bits);
+}
+
+/* The result fills its register: signed ones by their sign. */
+static uint64_t spread(const struct emu_conversion *c, uint64_t bits)
+{
+	int width = emu_types[c->to].bits;
+
+	if (emu_types[c->to].class == EMU_CLASS_SIGNED)
+		return (uint64_t)sign_extend(bits & ones(width), width);
+	return bits & ones(width);
+}
+
+static enum emu_step general(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	const struct emu_conversion *c = ins->extra;
+
+	EMU_FOR_LANES(l, mask)
+	{
+		uint64_t value = c->wide_from ? emu_row64(warp, ins->ref[1])[l]
+		                              : emu_row32(warp, ins->ref[1])[l];
+
+		emu_set_value(warp, &ins->operands[0], (int)l, spread(c, convert(c, value)));
+	}
+	return EMU_NEXT;
+}
+
+/* ---- the common ones ------------------------------------------------------------------- */
+
+#define FAST(name, cell, row, source, source_row, expression)                                      \
+	static enum emu_step name(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask) \
+	{                                                                                          \
+		cell *d = row(warp, ins->ref[0]);                                                  \
+		const source *a = source_row(warp, ins->ref[1]);                                   \
+                                                                                                   \
+		EMU_OVER_LANES(cell, ({                                                            \
+			source x = a[l];                                                           \
+			(cell)(expression);                                                        \
+		}))                                                                                \
+	}
+FAST(to_b32, uint32_t, emu_row32, uint32_t, emu_row32, x)
+FAST(to_u16, uint32_t, emu_row32, uint32_t, emu_row32, x & 0xffff)
+FAST(to_u8, uint32_t, emu_row32, uint32_t, emu_row32, x & 0xff)
+FAST(s16_to_s32, uint32_t, emu_row32, uint32_t, emu_row32, (int32_t)(int16_t)x)
+FAST(s8_to_s32, uint32_t, emu_row32, uint32_t, emu_row32, (int32_t)(int8_t)x)
+FAST(u32_to_u64, uint64_t, emu_row64, uint32_t, emu_row32, x)
+FAST(s32_to_s64, uint64_t, emu_row64, uint32_t, emu_row32, (int64_t)(int32_t)x)
+FAST(u64_to_u32, uint32_t, emu_row32, uint64_t, emu_row64, x)
+FAST(s32_to_f32, uint32_t, emu_row32, uint32_t, emu_row32, emu_bits_of_f32((float)(int32_t)x))
+FAST(bf16_to_f32, uint32_t, emu_row32, uint32_t, emu_row32, x << 16)
+FAST(f16_to_f32, uint32_t, emu_row32, uint32_t, emu_row32, emu_bits_of_f32(emu_f16_to_f32((uint16_t)x)))
+FAST(f32_to_f16, uint32_t, emu_row32, uint32_t, emu_row32, emu_f16_from_f32(emu_f32_of_bits(x)))
+FAST(f32_to_bf16, uint32_t, emu_row32, uint32_t, emu_row32, emu_bf16_bits(x))
+
+static const struct {
+	enum emu_type to, from;
+	uint16_t to_bits, from_bits; /* of the registers */
+	emu_execute execute;
+	int rounding; /* -1: must not be there */
+} fast[] = {
+	{EMU_T_U32, EMU_T_U16, 32, 16, to_b32, -1},
+	{EMU_T_S32, EMU_T_U16, 32, 16, to_b32, -1},
+	{EMU_T_U16, EMU_T_U32, 16, 32, to_u16, -1},
+	{EMU_T_U16, EMU_T_S32, 16, 32, to_u16, -1},
+	{EMU_T_S16, EMU_T_S32, 16, 32, to_u16, -1},
+	{EMU_T_U8, EMU_T_U32, 16, 32, to_u8, -1},
+	{EMU_T_U16, EMU_T_U8, 16, 16, to_u8, -1},
+	{EMU_T_S32, EMU_T_S16, 32, 16, s16_to_s32, -1},
+	{EMU_T_S32, EMU_T_S8, 32, 32, s8_to_s32, -1},
+	{EMU_T_U64, EMU_T_U32, 64, 32, u32_to_u64, -1},
+	{EMU_T_S64, EMU_T_U32, 64, 32, u32_to_u64, -1},
+	{EMU_T_S64, EMU_T_S32, 64, 32, s32_to_s64, -1},
+	{EMU_T_U64, EMU_T_S32, 64, 32, s32_to_s64, -1},
+	{EMU_T_U32, EMU_T_U64, 32, 64, u64_to_u32, -1},
+	{EMU_T_S32, EMU_T_U64, 32, 64, u64_to_u32, -1},
+	{EMU_T_U32, EMU_T_S64, 32, 64, u64_to_u32, -1},
+	{EMU_T_S32, EMU_T_S64, 32, 64, u64_to_u32, -1},
+	{EMU_T_F32, EMU_T_S32, 32, 32, s32_to_f32, EMU_ROUND_NEAREST_EVEN},
+	{EMU_T_F32, EMU_T_BF16, 32, 16, bf16_to_f32, -1},
+	{EMU_T_F32, EMU_T_F16, 32, 16, f16_to_f32, -1},
+	{EMU_T_F16, EMU_T_F32, 16, 32, f32_to_f16, EMU_ROUND_NEAREST_EVEN},
+	{EMU_T_BF16, EMU_T_F32, 16, 32, f32_to_bf16, EMU_ROUND_NEAREST_EVEN},
+};
+
+static emu_execute choose_fast(const struct emu_decode *decode, const struct emu_conversion *c,
+                               int rounding)
+{
+	const struct emu_operand *operands = decode->ins->operands;
+
+	if (c->saturate || c->flush || c->integral || c->relu || c->finite ||
+	    operands[0].kind != EMU_O_REGISTER)
+		return NULL;
+	for (size_t i = 0; i < sizeof fast / sizeof *fast; i++)
+		if (fast[i].to == c->to && fast[i].from == c->from && fast[i].rounding == rounding &&
+		    operands[0].bits == fast[i].to_bits &&
+		    (operands[1].kind != EMU_O_REGISTER || operands[1].bits == fast[i].from_bits))
+			return fast[i].execute;
+	return NULL;
+}
+
+/* ---- decoding ------------------------------------------------------------------------------ */
+
+static bool want_source(struct emu_decode *decode, struct emu_conversion *c)
+{
+	struct emu_operand *from = &decode->ins->operands[1], *to = &decode->ins->operands[0];
+	int bits = emu_types[c->from].bits;
+
+	if (to->kind != EMU_O_REGISTER || to->bits < emu_types[c->to].bits || to->bits > 64)
+		return emu_reject(decode, "the result needs a register of at least %d bits",
+		                  emu_types[c->to].bits);
+	/* A source register may be wider than the type; its low part counts. */
+	if (from->kind == EMU_O_REGISTER) {
+		if (from->bits < bits || from->bits > 64)
+			return emu_reject(decode, "the source needs a register of at least %d bits", bits);
+		c->wide_from = from->bits == 64;
+		return true;
+	}
+	c->wide_from = bits == 64;
+	return emu_want_value(decode, 1, bits);
+}
+
+/* Rounding to an integral value is asked for by .rni and the like. */
+static bool take_rounding(struct emu_decode *decode, struct emu_conversion *c, int *rounding)
+{
+	static const char *const integral[] = {"rni", "rzi", "rmi", "rpi", NULL};
+	int whole = emu_take_one(decode, integral);
+
+	*rounding = emu_take_one(decode, emu_rounding_names);
+	if (whole == -2 || *rounding == -2)
+		return false;
+	if (whole >= 0 && *rounding >= 0)
+		return emu_reject(decode, "two roundings");
+	c->integral = whole >= 0;
+	c->rounding = whole >= 0      ? (enum emu_rounding)whole
+	              : *rounding >= 0 ? (enum emu_rounding)*rounding
+	                               : EMU_ROUND_NEAREST_EVEN;
+	return true;
+}
+
+static bool check_types(struct emu_decode *decode, const struct emu_conversion *c, int rounding)
+{
+	bool from = is_float(c->from), to = is_float(c->to);
+	int from_bits = emu_types[c->from].bits, to_bits = emu_types[c->to].bits;
+	bool narrows = from && to && (to_bits < from_bits || c->to == EMU_T_TF32 ||
+	                              (to_bits == from_bits && c->to != c->from));
+
+	if (emu_types[c->from].class == EMU_CLASS_BITS || emu_types[c->to].class == EMU_CLASS_BITS ||
+	    from_bits < 8 || to_bits < 8)
+		return emu_reject(decode, "cannot convert .%s to .%s", emu_types[c->from].text,
+		                  emu_types[c->to].text);
+	if (from && !to && !c->integral)
+		return emu_reject(decode, "to an integer needs .rni, .rzi, .rmi or .rpi");
+	if (!from && to && rounding < 0)
+		return emu_reject(decode, "from an integer needs a rounding such as .rn");
+	if (narrows && rounding < 0 && !c->integral)
+		return emu_reject(decode, "to a narrower type needs a rounding such as .rn");
+	if (!from && !to && (rounding >= 0 || c->integral))
+		return emu_reject(decode, "rounding does not go with integers");
+	return true;
+}
+
+static bool decode_cvt(struct emu_decode *decode)
+{
+	struct emu_conversion *c = emu_decode_extra(decode, sizeof *c);
+	int rounding;
+
+	if (!c)
+		return false;
+	decode->ins->extra = c;
+	c->stochastic = emu_take(decode, "rs");
+	if (!take_rounding(decode, c, &rounding))
+		return false;
+	c->flush = emu_take(decode, "ftz");
+	c->saturate = emu_take(decode, "sat");
+	c->finite = emu_take(decode, "satfinite");
+	c->relu = emu_take(decode, "relu");
+	c->scaled = emu_take(decode, "scaled::n2::ue8m0");
+	c->to = emu_take_type(decode);
+	c->from = emu_take_type(decode);
+	if (c->to == EMU_T_NONE || c->from == EMU_T_NONE)
+		return emu_reject(decode, "needs the type of the result and of the source");
+	if (emu_conversion_is_packed(c))
+		return emu_decode_packed(decode, c, rounding);
+	if (!emu_want_operands(decode, 2, 2) || !check_types(decode, c, rounding) ||
+	    !want_source(decode, c))
+		return false;
+	decode->ins->execute = choose_fast(decode, c, rounding);
+	if (!decode->ins->execute)
+		decode->ins->execute = general;
+	return true;
+}
+
+static const struct emu_opcode opcodes[] = {
+	{"cvt", decode_cvt, NULL, 0},
+	{"cvt.pack", emu_decode_pack, NULL, 0},
+};
+
+EMU_OPCODE_TABLE(convert, opcodes);

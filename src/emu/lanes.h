@@ -1,0 +1,23 @@
+/* Where the lanes of one memory instruction point, as host pointers. */
+#ifndef TCMMA_EMU_LANES_H
+#define TCMMA_EMU_LANES_H
+
+#include "machine.h"
+
+struct emu_lanes {
+	uint8_t *at[EMU_LANES]; /* of the active lanes */
+	enum emu_space space;   /* where the first active lane points */
+};
+
+/*
+ * Resolves address operand i for the active lanes; `size` bytes each, aligned
+ * to `size`.  False after a fault.
+ */
+bool emu_resolve(struct emu_warp *warp, const struct emu_ins *ins, int i, uint32_t mask,
+                 uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes);
+/* Adds to the counters of the space. */
+void emu_count_bytes(struct emu_warp *warp, enum emu_space space, uint64_t bytes, bool written);
+/* Space of an access from the modifiers and, for .param, from the operand. */
+enum emu_space emu_access_space(struct emu_decode *decode, int address);
+
+#endif

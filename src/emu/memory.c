@@ -1,0 +1,400 @@
+/* ld, st and their kin: scalars and vectors, every width, every space. */
+#include "alu.h"
+#include "lanes.h"
+
+/* ---- addresses of all lanes ------------------------------------------------------- */
+
+struct window {
+	uint64_t base, size;
+	uint8_t *host;
+};
+
+/* The piece of memory that holds the first address: most often that of all. */
+static struct window guess_window(const struct emu_warp *warp, enum emu_space *space,
+                                  uint64_t address, enum emu_access_kind kind)
+{
+	const struct emu_cta *cta = warp->cta;
+	const struct emu_allocation *hit = warp->hit;
+	struct window window = {0, 0, NULL};
+	uint64_t base = emu_shared_base(cta);
+
+	if (*space == EMU_GENERIC) {
+		uint64_t inside = address;
+
+		*space = emu_generic_space(&inside);
+		if (*space == EMU_SHARED_CLUSTER)
+			base += EMU_WINDOW_SHARED;
+	}
+	switch (*space) {
+	case EMU_SHARED:
+	case EMU_SHARED_CLUSTER:
+		return (struct window){base, cta->shared_bytes, cta->shared};
+	case EMU_GLOBAL:
+	case EMU_CONST:
+		if (hit && !hit->released && (kind == EMU_READ || !hit->read_only))
+			return (struct window){hit->address, hit->size, hit->host};
+		return window;
+	default:
+		return window;
+	}
+}
+
+static bool resolve_local(struct emu_warp *warp, const uint64_t *address, uint32_t mask,
+                          uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes)
+{
+	EMU_FOR_LANES(l, mask)
+	{
+		uint64_t offset = address[l];
+
+		if (size <= warp->local_bytes && offset <= warp->local_bytes - size &&
+		    !(offset & (size - 1)))
+			lanes->at[l] = warp->local + (size_t)l * warp->local_bytes + offset;
+		else if (!(lanes->at[l] = emu_mem(warp, (int)l, EMU_LOCAL, offset, size, size, kind)))
+			return false;
+	}
+	return true;
+}
+
+static bool resolve_window(struct emu_warp *warp, enum emu_space space, const uint64_t *address,
+                           uint32_t mask, uint32_t size, enum emu_access_kind kind,
+                           struct emu_lanes *lanes)
+{
+	struct window window;
+
+	lanes->space = space;
+	window = guess_window(warp, &lanes->space, address[emu_lowest(mask)], kind);
+	EMU_FOR_LANES(l, mask)
+	{
+		uint64_t offset = address[l] - window.base;
+
+		if (size <= window.size && offset <= window.size - size && !(address[l] & (size - 1))) {
+			lanes->at[l] = window.host + offset;
+			continue;
+		}
+		lanes->at[l] = emu_mem(warp, (int)l, space, address[l], size, size, kind);
+		if (!lanes->at[l])
+			return false;
+		/* What was just found is the next guess. */
+		if (warp->hit && (lanes->space == EMU_GLOBAL || lanes->space == EMU_CONST))
+			window = guess_window(warp, &lanes->space, address[l], kind);
+	}
+	return true;
+}
+
+bool emu_resolve(struct emu_warp *warp, const struct emu_ins *ins, int i, uint32_t mask,
+                 uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes)
+{
+	const struct emu_operand *operand = &ins->operands[i], *base = &operand->items[0];
+	uint64_t displacement = (uint64_t)operand->value, address[EMU_LANES];
+	enum emu_space space = (enum emu_space)ins->space;
+
+	if (base->kind == EMU_O_REGISTER && base->bits == 64) {
+		const uint64_t *row = emu_row64(warp, base->ref);
+
+		for (int l = 0; l < EMU_LANES; l++)
+			address[l] = row[l] + displacement;
+	} else if (base->kind == EMU_O_REGISTER) {
+		const uint32_t *row = emu_row32(warp, base->ref);
+
+		for (int l = 0; l < EMU_LANES; l++)
+			address[l] = (uint32_t)(row[l] + (uint32_t)displacement);
+	} else {
+		uint64_t same = emu_value(warp, base, 0) + displacement;
+
+		for (int l = 0; l < EMU_LANES; l++)
+			address[l] = same;
+	}
+	if (space == EMU_LOCAL || space == EMU_PARAM_FUNCTION) {
+		lanes->space = EMU_LOCAL;
+		return resolve_local(warp, address, mask, size, kind, lanes);
+	}
+	return resolve_window(warp, space, address, mask, size, kind, lanes);
+}
+
+void emu_count_bytes(struct emu_warp *warp, enum emu_space space, uint64_t bytes, bool written)
+{
+	struct emu_counters *counters = &warp->worker->counters;
+
+	switch (space) {
+	case EMU_GLOBAL:
+		*(written ? &counters->global_written : &counters->global_read) += bytes;
+		break;
+	case EMU_SHARED:
+	case EMU_SHARED_CLUSTER:
+		*(written ? &counters->shared_written : &counters->shared_read) += bytes;
+		break;
+	default:
+		break;
+	}
+}
+
+/* ---- values ------------------------------------------------------------------------ */
+
+#define LOAD(type, cell, row, convert)                                                             \
+	{                                                                                          \
+		cell *d = row(warp, item->ref);                                                    \
+                                                                                                   \
+		EMU_FOR_LANES(l, mask)                                                             \
+		{                                                                                  \
+			type value;                                                                \
+                                                                                                   \
+			memcpy(&value, lanes->at[l] + offset, sizeof value);                       \
+			d[l] = (cell)(convert)value;                                               \
+		}                                                                                  \
+		break;                                                                             \
+	}
+
+enum load_shape { L8, L8_64, S8, S8_32, S8_64, L16, L16_64, S16_32, S16_64, L32, L32_64, S32_64, L64, L128 };
+
+/* How an element of `type` arrives in a register of `bits`: sign or zero extended. */
+static enum load_shape load_shape(enum emu_type type, int bits)
+{
+	bool is_signed = emu_types[type].class == EMU_CLASS_SIGNED;
+
+	switch (emu_types[type].bits) {
+	case 8:
+		if (is_signed)
+			return bits == 64 ? S8_64 : bits == 32 ? S8_32 : S8;
+		return bits == 64 ? L8_64 : L8;
+	case 16:
+		if (is_signed && bits > 16)
+			return bits == 64 ? S16_64 : S16_32;
+		return bits == 64 ? L16_64 : L16;
+	case 32:
+		return bits == 64 ? is_signed ? S32_64 : L32_64 : L32;
+	case 64:
+		return L64;
+	default:
+		return L128;
+	}
+}
+
+/* A signed byte in a 16-bit register is extended to 16 bits, in an 8-bit one not at all. */
+static uint32_t narrow_sign(uint8_t byte, int bits)
+{
+	return bits == 8 ? byte : (uint16_t)(int16_t)(int8_t)byte;
+}
+
+static void load_element(struct emu_warp *warp, enum emu_type type, const struct emu_operand *item,
+                         uint32_t offset, uint32_t mask, const struct emu_lanes *lanes)
+{
+	if (item->kind != EMU_O_REGISTER)
+		return;
+	switch (load_shape(type, item->bits)) {
+	case L8:
+		LOAD(uint8_t, uint32_t, emu_row32, uint8_t)
+	case L8_64:
+		LOAD(uint8_t, uint64_t, emu_row64, uint8_t)
+	case S8: {
+		uint32_t *d = emu_row32(warp, item->ref);
+
+		EMU_FOR_LANES(l, mask)
+		{
+			d[l] = narrow_sign(lanes->at[l][offset], item->bits);
+		}
+		break;
+	}
+	case S8_32:
+		LOAD(int8_t, uint32_t, emu_row32, int32_t)
+	case S8_64:
+		LOAD(int8_t, uint64_t, emu_row64, int64_t)
+	case L16:
+		LOAD(uint16_t, uint32_t, emu_row32, uint16_t)
+	case L16_64:
+		LOAD(uint16_t, uint64_t, emu_row64, uint16_t)
+	case S16_32:
+		LOAD(int16_t, uint32_t, emu_row32, int32_t)
+	case S16_64:
+		LOAD(int16_t, uint64_t, emu_row64, int64_t)
+	case L32:
+		LOAD(uint32_t, uint32_t, emu_row32, uint32_t)
+	case L32_64:
+		LOAD(uint32_t, uint64_t, emu_row64, uint32_t)
+	case S32_64:
+		LOAD(int32_t, uint64_t, emu_row64, int64_t)
+	case L64:
+		LOAD(uint64_t, uint64_t, emu_row64, uint64_t)
+	case L128:
+		EMU_FOR_LANES(l, mask)
+		{
+			memcpy(&emu_row128(warp, item->ref)[l], lanes->at[l] + offset, 16);
+		}
+		break;
+	}
+}
+
+static enum emu_step load(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	uint32_t size = emu_types[ins->type].bits / 8u;
+	struct emu_lanes lanes;
+
+	if (!emu_resolve(warp, ins, 1, mask, size * ins->count, EMU_READ, &lanes))
+		return EMU_STOPPED;
+	for (uint32_t i = 0; i < ins->count; i++)
+		load_element(warp, (enum emu_type)ins->type, emu_item(&ins->operands[0], (int)i),
+		             i * size, mask, &lanes);
+	emu_count_bytes(warp, lanes.space,
+	                (uint64_t)size * ins->count * (uint32_t)__builtin_popcount(mask), false);
+	return EMU_NEXT;
+}
+
+#define STORE(type, cell, row)                                                                     \
+	{                                                                                          \
+		const cell *s = row(warp, item->ref);                                              \
+                                                                                                   \
+		EMU_FOR_LANES(l, mask)                                                             \
+		{                                                                                  \
+			type value = (type)s[l];                                                   \
+                                                                                                   \
+			memcpy(lanes->at[l] + offset, &value, sizeof value);                       \
+		}                                                                                  \
+		break;                                                                             \
+	}
+
+static void store_element(struct emu_warp *warp, int bits, const struct emu_operand *item,
+                          uint32_t offset, uint32_t mask, const struct emu_lanes *lanes)
+{
+	bool wide = item->kind == EMU_O_REGISTER && item->bits == 64;
+
+	switch (bits) {
+	case 8:
+		if (wide)
+			STORE(uint8_t, uint64_t, emu_row64)
+		STORE(uint8_t, uint32_t, emu_row32)
+	case 16:
+		if (wide)
+			STORE(uint16_t, uint64_t, emu_row64)
+		STORE(uint16_t, uint32_t, emu_row32)
+	case 32:
+		if (wide)
+			STORE(uint32_t, uint64_t, emu_row64)
+		STORE(uint32_t, uint32_t, emu_row32)
+	case 64:
+		STORE(uint64_t, uint64_t, emu_row64)
+	default:
+		EMU_FOR_LANES(l, mask)
+		{
+			memcpy(lanes->at[l] + offset, &emu_row128(warp, item->ref)[l], 16);
+		}
+	}
+}
+
+static enum emu_step store(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	uint32_t size = emu_types[ins->type].bits / 8u;
+	struct emu_lanes lanes;
+
+	if (!emu_resolve(warp, ins, 0, mask, size * ins->count, EMU_WRITE, &lanes))
+		return EMU_STOPPED;
+	for (uint32_t i = 0; i < ins->count; i++)
+		store_element(warp, emu_types[ins->type].bits, emu_item(&ins->operands[1], (int)i),
+		              i * size, mask, &lanes);
+	emu_count_bytes(warp, lanes.space,
+	                (uint64_t)size * ins->count * (uint32_t)__builtin_popcount(mask), true);
+	if (lanes.space != EMU_LOCAL)
+		emu_changed(warp->worker);
+	return EMU_NEXT;
+}
+
+/* ---- decoding ------------------------------------------------------------------------- */
+
+enum emu_space emu_access_space(struct emu_decode *decode, int address)
+{
+	enum emu_space space = emu_take_space(decode, EMU_GENERIC);
+	const struct emu_operand *operand = &decode->ins->operands[address];
+	const struct emu_operand *base = operand->items;
+
+	if (space == EMU_PARAM && !decode->function->entry)
+		space = EMU_PARAM_FUNCTION;
+	if (operand->kind == EMU_O_ADDRESS && base->kind == EMU_O_SYMBOL) {
+		enum emu_space declared = (enum emu_space)base->variable->space;
+
+		if (space == EMU_PARAM || space == EMU_PARAM_FUNCTION)
+			return declared;
+		if (space == EMU_GENERIC &&
+		    (declared == EMU_GLOBAL || declared == EMU_CONST || declared == EMU_SHARED ||
+		     declared == EMU_LOCAL))
+			return declared;
+	}
+	return space;
+}
+
+/* Registers may be wider than the element; a constant takes the element's size. */
+static bool want_elements(struct emu_decode *decode, int i, int count, int bits, bool written)
+{
+	struct emu_operand *operand = &decode->ins->operands[i];
+
+	if (count > 1 && (operand->kind != EMU_O_VECTOR || operand->count != (uint32_t)count))
+		return emu_reject(decode, "operand %d must be a vector of %d", i + 1, count);
+	for (int k = 0; k < count; k++) {
+		const struct emu_operand *item = emu_item(operand, k);
+
+		if (item->kind == EMU_O_REGISTER) {
+			if (item->bits < bits || (bits == 128) != (item->bits == 128))
+				return emu_reject(decode, "a register of %d bits for an element of %d",
+				                  item->bits, bits);
+		} else if (!(written && item->kind == EMU_O_SINK) && written) {
+			return emu_reject(decode, "operand %d is no register", i + 1);
+		}
+	}
+	if (written)
+		return true;
+	for (int k = 0; k < count; k++)
+		if (emu_item(operand, k)->kind != EMU_O_REGISTER)
+			return emu_want_vector(decode, i, count, bits);
+	return true;
+}
+
+static bool decode_access(struct emu_decode *decode, bool stores)
+{
+	static const char *const vectors[] = {"v2", "v4", "v8", NULL};
+	struct emu_ins *ins = decode->ins;
+	int address = stores ? 0 : 1, vector, least = 2;
+	bool constant = emu_take(decode, "nc");
+	bool policy = emu_take_cache(decode);
+
+	emu_take(decode, "unified");
+	emu_take_semantics(decode);
+	if (!emu_want_operands(decode, least, 4) || !emu_want_address(decode, address))
+		return false;
+	ins->space = (uint8_t)emu_access_space(decode, address);
+	vector = emu_take_one(decode, vectors);
+	if (vector == -2)
+		return false;
+	ins->count = (uint8_t)(vector < 0 ? 1 : 2 << vector);
+	ins->type = (uint8_t)emu_take_type(decode);
+	int bits = emu_types[ins->type].bits;
+
+	if (bits < 8 || bits > 128 || bits & 7)
+		return emu_reject(decode, "needs a type of 8 to 128 bits");
+	if (bits * ins->count > 256 || (bits * ins->count > 128 && decode->module->sm < 100))
+		return emu_reject(decode, "%d bits are more than one access moves", bits * ins->count);
+	if (constant && stores)
+		return emu_reject(decode, "'.nc' goes with loads");
+	if (stores && (ins->space == EMU_CONST || ins->space == EMU_PARAM))
+		return emu_reject(decode, "this space cannot be written");
+	if (ins->operand_count != (policy ? 3 : 2) && ins->operand_count != 2)
+		return emu_reject(decode, "takes %d operands", policy ? 3 : 2);
+	if (!stores && ins->space != EMU_CONST && ins->space != EMU_PARAM &&
+	    ins->space != EMU_LOCAL && ins->space != EMU_PARAM_FUNCTION)
+		ins->flags |= EMU_I_POLL;
+	return want_elements(decode, !address, ins->count, bits, !stores);
+}
+
+static bool decode_load(struct emu_decode *decode)
+{
+	return decode_access(decode, false);
+}
+
+static bool decode_store(struct emu_decode *decode)
+{
+	return decode_access(decode, true);
+}
+
+static const struct emu_opcode opcodes[] = {
+	{"ld", decode_load, load, 0},
+	{"ldu", decode_load, load, 0},
+	{"st", decode_store, store, EMU_P_NO_RESULT},
+};
+
+EMU_OPCODE_TABLE(memory, opcodes);

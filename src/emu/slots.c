@@ -1,0 +1,370 @@
+/*
+ * Registers to rows: liveness, then linear scan over live intervals.
+ *
+ * Sharing a row is sound under divergence because a lane's value is written
+ * under the lane's mask alone.  A source never shares its row with a result of
+ * the same instruction, so handlers may write one lane while they still read
+ * others.  Registers that an asynchronous instruction writes later stay live
+ * until the wait that makes them valid.
+ */
+#include "flow.h"
+#include "ptx.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MAX_ROWS       65536u
+#define MAX_SET_BYTES  (3ull << 30)
+
+struct slots {
+	struct emu_function *function;
+	struct emu_flow flow;
+	size_t words; /* of a set of registers */
+	uint64_t *in, *out, *uses, *kills;
+	uint32_t *start, *end; /* interval of each register; start UINT32_MAX: unused */
+};
+
+typedef void (*visit_register)(struct slots *slots, uint32_t reg, bool written, uint32_t pc);
+
+static void visit_operand(struct slots *slots, const struct emu_operand *operand, bool written,
+                          bool read, uint32_t pc, visit_register visit)
+{
+	switch ((enum emu_operand_kind)operand->kind) {
+	case EMU_O_REGISTER:
+	case EMU_O_PREDICATE:
+		if (read)
+			visit(slots, operand->reg, false, pc);
+		if (written)
+			visit(slots, operand->reg, true, pc);
+		break;
+	case EMU_O_ADDRESS:
+		written = false;
+		read = true;
+		/* fall through */
+	case EMU_O_VECTOR:
+	case EMU_O_PAIR:
+	case EMU_O_LIST:
+		for (uint32_t i = 0; i < operand->count; i++)
+			visit_operand(slots, &operand->items[i], written, read, pc, visit);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Reads first, then writes. */
+static void visit_instruction(struct slots *slots, uint32_t pc, visit_register visit)
+{
+	const struct emu_ins *ins = &slots->function->ins[pc];
+
+	if (ins->guard != EMU_NO_GUARD)
+		visit(slots, ins->guard, false, pc);
+	for (int i = 0; i < ins->operand_count; i++)
+		visit_operand(slots, &ins->operands[i], false,
+		              (ins->read >> i & 1) || ins->operands[i].kind == EMU_O_ADDRESS, pc, visit);
+	for (int i = 0; i < ins->operand_count; i++)
+		if (ins->written >> i & 1 && ins->operands[i].kind != EMU_O_ADDRESS)
+			visit_operand(slots, &ins->operands[i], true, false, pc, visit);
+}
+
+static bool has(const uint64_t *set, uint32_t reg)
+{
+	return set[reg / 64] >> reg % 64 & 1;
+}
+
+static void add(uint64_t *set, uint32_t reg)
+{
+	set[reg / 64] |= 1ull << reg % 64;
+}
+
+static void extend(struct slots *slots, uint32_t reg, uint32_t pc)
+{
+	if (slots->start[reg] == UINT32_MAX || pc < slots->start[reg])
+		slots->start[reg] = pc;
+	if (pc > slots->end[reg])
+		slots->end[reg] = pc;
+}
+
+static void summarize(struct slots *slots, uint32_t reg, bool written, uint32_t pc)
+{
+	uint32_t b = slots->flow.block_of[pc];
+	uint64_t *uses = slots->uses + b * slots->words, *kills = slots->kills + b * slots->words;
+
+	extend(slots, reg, pc);
+	if (!written && !has(kills, reg))
+		add(uses, reg);
+	/* A guarded write leaves the other lanes' values in place. */
+	if (written && slots->function->ins[pc].guard == EMU_NO_GUARD)
+		add(kills, reg);
+}
+
+static void solve_liveness(struct slots *slots)
+{
+	const struct emu_flow *flow = &slots->flow;
+	size_t words = slots->words;
+	bool changed = true;
+
+	while (changed) {
+		changed = false;
+		for (uint32_t b = flow->count; b-- > 0;) {
+			uint64_t *in = slots->in + b * words, *out = slots->out + b * words;
+			const uint64_t *uses = slots->uses + b * words, *kills = slots->kills + b * words;
+
+			for (uint32_t e = 0; e < flow->blocks[b].count; e++) {
+				const uint64_t *next =
+					slots->in + flow->edges[flow->blocks[b].first + e] * words;
+
+				for (size_t w = 0; w < words; w++)
+					out[w] |= next[w];
+			}
+			for (size_t w = 0; w < words; w++) {
+				uint64_t value = uses[w] | (out[w] & ~kills[w]);
+
+				changed |= value != in[w];
+				in[w] = value;
+			}
+		}
+	}
+}
+
+static void extend_set(struct slots *slots, const uint64_t *set, uint32_t pc)
+{
+	for (size_t w = 0; w < slots->words; w++)
+		for (uint64_t bits = set[w]; bits; bits &= bits - 1)
+			extend(slots, (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(bits), pc);
+}
+
+static void extend_blocks(struct slots *slots)
+{
+	for (uint32_t b = 0; b < slots->flow.count; b++) {
+		extend_set(slots, slots->in + b * slots->words, slots->flow.blocks[b].start);
+		extend_set(slots, slots->out + b * slots->words, slots->flow.blocks[b].end - 1);
+	}
+}
+
+/* ---- registers written late -------------------------------------------------------- */
+
+static void note_pending(struct slots *slots, uint32_t reg, bool written, uint32_t pc)
+{
+	(void)pc;
+	if (written)
+		add(slots->uses, reg); /* `uses` of block 0 serves as the running set */
+}
+
+static void walk_pending(struct slots *slots, uint32_t b, uint32_t pending, uint32_t await,
+                         bool mark)
+{
+	const struct emu_block *block = &slots->flow.blocks[b];
+	uint64_t *now = slots->uses;
+
+	memcpy(now, slots->in + b * slots->words, slots->words * sizeof *now);
+	if (mark)
+		extend_set(slots, now, block->start);
+	for (uint32_t pc = block->start; pc < block->end; pc++) {
+		uint32_t flags = slots->function->ins[pc].flags;
+
+		if (flags & await) {
+			if (mark)
+				extend_set(slots, now, pc);
+			memset(now, 0, slots->words * sizeof *now);
+		}
+		if (flags & pending)
+			visit_instruction(slots, pc, note_pending);
+	}
+	if (mark)
+		extend_set(slots, now, block->end - 1);
+}
+
+static void extend_pending(struct slots *slots, uint32_t pending, uint32_t await)
+{
+	const struct emu_flow *flow = &slots->flow;
+	size_t words = slots->words;
+	bool changed = true, any = false;
+
+	for (uint32_t pc = 0; pc < slots->function->ins_count; pc++)
+		any |= (slots->function->ins[pc].flags & pending) != 0;
+	if (!any)
+		return;
+	memset(slots->in, 0, flow->count * words * sizeof *slots->in);
+	while (changed) {
+		changed = false;
+		for (uint32_t b = 0; b < flow->count; b++) {
+			walk_pending(slots, b, pending, await, false);
+			for (uint32_t e = 0; e < flow->blocks[b].count; e++) {
+				uint64_t *next = slots->in + flow->edges[flow->blocks[b].first + e] * words;
+
+				for (size_t w = 0; w < words; w++) {
+					changed |= (slots->uses[w] & ~next[w]) != 0;
+					next[w] |= slots->uses[w];
+				}
+			}
+		}
+	}
+	for (uint32_t b = 0; b < flow->count; b++)
+		walk_pending(slots, b, pending, await, true);
+}
+
+/* ---- colouring ----------------------------------------------------------------------- */
+
+struct rows {
+	uint64_t *used;
+	uint32_t words, count; /* count: highest row ever used, plus one */
+	uint32_t first_free_word;
+};
+
+static bool find_rows(struct rows *rows, uint32_t width, uint32_t *row)
+{
+	uint64_t pattern = width == 4 ? 15 : width == 2 ? 3 : 1;
+
+	for (uint32_t w = rows->first_free_word; w < rows->words; w++) {
+		if (rows->used[w] == UINT64_MAX) {
+			if (w == rows->first_free_word)
+				rows->first_free_word++;
+			continue;
+		}
+		for (uint32_t bit = 0; bit < 64; bit += width)
+			if (!(rows->used[w] >> bit & pattern)) {
+				rows->used[w] |= pattern << bit;
+				*row = w * 64 + bit;
+				if (*row + width > rows->count)
+					rows->count = *row + width;
+				return true;
+			}
+	}
+	return false;
+}
+
+static void free_rows(struct rows *rows, uint32_t row, uint32_t width)
+{
+	uint64_t pattern = width == 4 ? 15 : width == 2 ? 3 : 1;
+
+	rows->used[row / 64] &= ~(pattern << row % 64);
+	if (row / 64 < rows->first_free_word)
+		rows->first_free_word = row / 64;
+}
+
+static uint32_t width_of(const struct emu_function *function, uint32_t reg)
+{
+	uint32_t bits = emu_types[function->register_types[reg]].bits;
+
+	return bits <= 32 ? 1 : bits / 32;
+}
+
+/* Chains of registers by the instruction where their interval starts, or ends. */
+static bool color(struct slots *slots, bool predicates, uint32_t *chain_start, uint32_t *chain_end,
+                  uint32_t *next_start, uint32_t *next_end)
+{
+	struct emu_function *function = slots->function;
+	uint32_t count = function->ins_count;
+	struct rows rows = {.words = MAX_ROWS / 64};
+	bool fine = true;
+
+	rows.used = calloc(rows.words, sizeof *rows.used);
+	if (!rows.used)
+		return false;
+	memset(chain_start, 0xff, count * sizeof *chain_start);
+	memset(chain_end, 0xff, count * sizeof *chain_end);
+	for (uint32_t reg = function->register_count; reg-- > 0;) {
+		if (slots->start[reg] == UINT32_MAX ||
+		    (function->register_types[reg] == EMU_T_PRED) != predicates)
+			continue;
+		next_start[reg] = chain_start[slots->start[reg]];
+		chain_start[slots->start[reg]] = reg;
+		next_end[reg] = chain_end[slots->end[reg]];
+		chain_end[slots->end[reg]] = reg;
+	}
+	for (uint32_t pc = 0; fine && pc < count; pc++) {
+		for (uint32_t reg = pc ? chain_end[pc - 1] : UINT32_MAX; reg != UINT32_MAX;
+		     reg = next_end[reg])
+			free_rows(&rows, function->register_refs[reg], predicates ? 1 : width_of(function, reg));
+		for (uint32_t reg = chain_start[pc]; fine && reg != UINT32_MAX; reg = next_start[reg])
+			fine = find_rows(&rows, predicates ? 1 : width_of(function, reg),
+			                 &function->register_refs[reg]);
+	}
+	free(rows.used);
+	if (predicates)
+		function->predicate_count = rows.count;
+	else
+		function->slot_count = rows.count;
+	return fine;
+}
+
+static void set_ref(const struct emu_function *function, struct emu_operand *operand)
+{
+	if (operand->kind == EMU_O_REGISTER)
+		operand->ref = function->register_refs[operand->reg] * EMU_ROW_BYTES | EMU_BANK_FRAME;
+	else if (operand->kind == EMU_O_PREDICATE)
+		operand->ref = function->register_refs[operand->reg];
+	for (uint32_t i = 0; operand->items && i < operand->count; i++)
+		set_ref(function, &operand->items[i]);
+}
+
+static void set_refs(struct emu_function *function)
+{
+	for (uint32_t pc = 0; pc < function->ins_count; pc++) {
+		struct emu_ins *ins = &function->ins[pc];
+
+		if (ins->guard != EMU_NO_GUARD)
+			ins->guard = function->register_refs[ins->guard];
+		for (int i = 0; i < ins->operand_count; i++) {
+			set_ref(function, &ins->operands[i]);
+			if (i < 5)
+				ins->ref[i] = ins->operands[i].ref;
+		}
+	}
+}
+
+static bool color_both(struct slots *slots)
+{
+	struct emu_function *function = slots->function;
+	size_t count = function->ins_count, registers = function->register_count;
+	uint32_t *memory = malloc((2 * count + 2 * registers + 1) * sizeof *memory);
+	bool fine = memory != NULL;
+
+	for (int predicates = 0; fine && predicates < 2; predicates++)
+		fine = color(slots, predicates, memory, memory + count, memory + 2 * count,
+		             memory + 2 * count + registers);
+	free(memory);
+	return fine;
+}
+
+bool emu_slots_function(struct emu_function *function, struct emu_error *error)
+{
+	struct slots slots = {.function = function};
+	size_t registers = function->register_count, sets;
+	uint64_t *memory = NULL;
+	bool fine = emu_flow_build(&slots.flow, function, error);
+
+	slots.words = (registers + 63) / 64;
+	sets = slots.words * slots.flow.count;
+	function->register_refs =
+		emu_arena_alloc(&function->module->arena, registers * sizeof(uint32_t));
+	slots.start = malloc((registers + 1) * sizeof(uint32_t));
+	slots.end = calloc(registers + 1, sizeof(uint32_t));
+	if (fine && sets * 4 * sizeof *memory <= MAX_SET_BYTES)
+		memory = calloc(sets * 4 + 1, sizeof *memory);
+	fine = fine && memory && slots.start && slots.end && function->register_refs;
+	if (fine) {
+		memset(slots.start, 0xff, (registers + 1) * sizeof(uint32_t));
+		slots.in = memory;
+		slots.out = memory + sets;
+		slots.uses = memory + 2 * sets;
+		slots.kills = memory + 3 * sets;
+		for (uint32_t pc = 0; pc < function->ins_count; pc++)
+			visit_instruction(&slots, pc, summarize);
+		solve_liveness(&slots);
+		extend_blocks(&slots);
+		extend_pending(&slots, EMU_I_PENDING_WGMMA, EMU_I_AWAIT_WGMMA);
+		extend_pending(&slots, EMU_I_PENDING_TMEM, EMU_I_AWAIT_TMEM);
+		fine = color_both(&slots);
+		if (fine)
+			set_refs(function);
+	}
+	if (!fine && !error->text[0])
+		snprintf(error->text, sizeof error->text,
+		         "'%s' has more live registers than the emulator holds", function->name);
+	free(memory);
+	free(slots.start);
+	free(slots.end);
+	emu_flow_free(&slots.flow);
+	return fine;
+}
