@@ -96,9 +96,11 @@ static void call_grid_function(lua_State *L, struct binding *b)
 	const struct kern *k = b->kern;
 
 	lua_createtable(L, 0, k->dim_count);
+	tc_check_kernel(L, 1);
 	for (int i = 0; i < k->dim_count; i++) {
 		lua_pushinteger(L, (lua_Integer)b->dims[i]);
 		lua_setfield(L, -2, k->dim_names[i]);
+		tc_check_kernel(L, 1); /* a finalizer may have closed it */
 	}
 	lua_call(L, 1, 1);
 	tc_check_kernel(L, 1); /* the function may have closed it */
@@ -137,9 +139,6 @@ static void bind_arguments(lua_State *L, struct binding *b, struct kern *k, int 
 	int count = lua_gettop(L) - first + 1;
 	size_t n = (size_t)k->arg_count + 1, dims = (size_t)k->dim_count + 1;
 
-	if (!k->finished)
-		tc_error(L, "the recording of kernel '%s' is still open: call its :finish() first",
-			 k->name);
 	if (count != k->arg_count)
 		tc_error(L,
 			 "Invalid argument structure: expected %d array%s, got %d value%s\n"
@@ -149,6 +148,7 @@ static void bind_arguments(lua_State *L, struct binding *b, struct kern *k, int 
 	luaL_checkstack(L, 16, "for a launch");
 	size_t size = n * sizeof *b->arrays + dims * (sizeof *b->dims + sizeof *b->dim_args);
 	b->dims = lua_newuserdatauv(L, size, 0);
+	tc_check_kernel(L, 1); /* a finalizer may have closed it */
 	memset(b->dims, 0, size);
 	b->arrays = (struct array **)(b->dims + dims);
 	b->dim_args = (int *)(b->arrays + n);
@@ -157,6 +157,13 @@ static void bind_arguments(lua_State *L, struct binding *b, struct kern *k, int 
 	for (int i = 0; i < k->arg_count; i++)
 		bind_array(L, b, i, first + i);
 	read_grid(L, b);
+}
+
+static void check_finished(lua_State *L, const struct kern *k)
+{
+	if (!k->finished)
+		tc_error(L, "the recording of kernel '%s' is still open: call its :finish() first",
+			 k->name);
 }
 
 /* ---- parameters of the compiled kernel ----------------------------------- */
@@ -286,19 +293,8 @@ static void fill_grid(lua_State *L, struct launch *l, const struct binding *b,
 
 /* ---- launch -------------------------------------------------------------- */
 
-/*
- * Pushes a run of the program with everything but its device's slot filled in.  Making it may
- * run finalizers, and those may close or free what was checked: so all is looked at once more.
- */
-static struct run *prepare(lua_State *L, const struct binding *b, struct compiled **compiled,
-			   bool report)
+static void fill_run(lua_State *L, struct run *r, const struct binding *b, const struct program *p)
 {
-	const struct target *t = (*compiled)->target;
-	struct run *r = tc_new_run(L, (*compiled)->program->param_count, report);
-	struct compiled *c = *compiled = tc_kernel_program(L, 1, t);
-	const struct program *p = c->program;
-	for (int i = 0; i < b->kern->arg_count; i++)
-		tc_check_array(L, b->first + i);
 	struct launch *l = &r->launch;
 
 	l->ptx = p->ptx;
@@ -316,6 +312,35 @@ static struct run *prepare(lua_State *L, const struct binding *b, struct compile
 	l->lines = p->lines;
 	fill_params(L, r, b, p);
 	fill_grid(L, l, b, p);
+}
+
+/*
+ * Pushes a run of the program with everything but its device's slot filled in.  Making it may
+ * run finalizers, and those may close or free what was checked: so all is looked at once more.
+ */
+static struct run *prepare(lua_State *L, const struct binding *b, struct compiled **compiled,
+			   bool report)
+{
+	const struct target *t = (*compiled)->target;
+	struct run *r = tc_new_run(L, (*compiled)->program->param_count, report);
+	struct compiled *c = *compiled = tc_kernel_program(L, 1, t);
+
+	for (int i = 0; i < b->kern->arg_count; i++)
+		tc_check_array(L, b->first + i);
+	fill_run(L, r, b, c->program);
+	return r;
+}
+
+struct run *tc_kernel_run(lua_State *L, const struct program *p, int first)
+{
+	struct kern *k = tc_check_kernel(L, 1);
+	struct binding b = {0};
+
+	bind_arguments(L, &b, k, first);
+	struct run *r = tc_new_run(L, p->param_count, false);
+	for (int i = 0; i < k->arg_count; i++)
+		tc_check_array(L, first + i);
+	fill_run(L, r, &b, p);
 	return r;
 }
 
@@ -329,6 +354,7 @@ static struct device *choose_device(lua_State *L, const struct binding *b, int o
 	}
 	if (!d)
 		d = tc_current_device(L);
+	tc_check_kernel(L, 1);
 	for (int i = 0; i < b->kern->arg_count; i++)
 		if (b->arrays[i]->device != d)
 			tc_error(L,
@@ -381,6 +407,7 @@ static int launch(lua_State *L, int options, int first)
 	struct binding b = {0};
 	struct err e = {0};
 
+	check_finished(L, k);
 	bind_arguments(L, &b, k, first);
 	struct device *d = choose_device(L, &b, options);
 	struct compiled *c = compile_for(L, d);
@@ -421,6 +448,7 @@ static struct device *emulate_device(lua_State *L, const struct binding *b)
 	struct device *first = k->arg_count ? b->arrays[0]->device : NULL;
 	bool given = lua_istable(L, 2) && tc_option_string(L, 2, "target", NULL);
 
+	tc_check_kernel(L, 1);
 	if (!given && !k->target && first)
 		return tc_device_is_emulator(first) ? first
 						    : tc_emulate_device(L, first->target->name);
@@ -440,6 +468,7 @@ static int kernel_emulate(lua_State *L)
 	if (lua_gettop(L) < 2)
 		lua_settop(L, 2);
 	tc_options(L, 2, names);
+	check_finished(L, k);
 	bind_arguments(L, &b, k, 3);
 	struct device *d = emulate_device(L, &b);
 	struct compiled *c = tc_kernel_program(L, 1, d->target);
