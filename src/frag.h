@@ -165,6 +165,11 @@ struct maddr tc_value_to_scratch(struct low *l, struct frag_value *v, const int 
 struct frag_value *tc_value_convert(struct low *l, struct frag_value *v, const int extent[2],
 				    const struct distribution *d, bool transpose);
 
+/* ---- lower_frag_order.c --------------------------------------------------------------------- */
+
+/* Before a LOAD or STORE: a role barrier, where one is needed and not there. */
+void tc_frag_order(struct low *l, const struct op *op);
+
 /* ---- lower_frag_math.c ------------------------------------------------------------------ */
 
 /* How a type is computed with: 'f' f32, 'i' s32, 'u' u32, 'p' predicate. */

@@ -568,6 +568,7 @@ void tc_lower_load(struct low *l, const struct op *op)
 	struct frag_value *v = tc_value_new(l, d, o->result->dtype, along);
 
 	tc_low_all(l);
+	tc_frag_order(l, op);
 	move_tile(tile_of(l, o->ref, d, along, n->axis), false, v);
 	tc_value_define(l, o->result, v);
 }
@@ -602,6 +603,7 @@ void tc_lower_store(struct low *l, const struct op *op)
 	v = tc_value_stored(l, o->value, d, n->axis, along);
 	t = tile_of(l, o->ref, d, along, n->axis);
 	t->guard = tc_thread_unique(l, d, along);
+	tc_frag_order(l, op);
 	move_tile(t, true, v);
 }
 
