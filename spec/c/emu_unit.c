@@ -648,7 +648,7 @@ static void test_adder_dense(enum emu_element element, int fraction_bits, bool h
 		d[i] = e[i] = (float)((i * 29 % 64 - 32) * 0.37);
 	emu_gemm_adder(&adder, NULL, n, k, a, 16, b, k, d, 16, true);
 	for (int j = 0; j < n; j++)
-		emu_adder_column(&adder, k, a, 16, b + j * k, e + j * 16, true);
+		emu_adder_column(&adder, NULL, j, k, a, 16, b + j * k, e + j * 16, true);
 	for (int i = 0; i < n * 16; i++)
 		wrong += emu_bits_of_f32(d[i]) != emu_bits_of_f32(e[i]);
 	check(wrong == 0, "adder in vectors, %s, %d bits: %d differ", emu_element_name(element),

@@ -36,6 +36,8 @@ struct emu_mma_scratch {
 	float b_scaled[EMU_MMA_ROWS * EMU_MMA_K];
 	float tile[EMU_MMA_ROWS * EMU_GEMM_ROWS];
 	uint8_t a_scales[EMU_MMA_ROWS * 8], b_scales[EMU_MMA_ROWS * 8];
+	uint8_t b_done[EMU_MMA_ROWS * 8]; /* factors that b_scaled was made with */
+	int b_done_n;                     /* its first column; -1: not valid */
 };
 
 /* The cluster's buffers; NULL after a fault. */

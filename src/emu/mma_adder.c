@@ -277,13 +277,18 @@ static float one_element(const struct emu_adder *adder, const struct emu_adder_s
 	return finish(adder, &sum);
 }
 
-void emu_adder_column(const struct emu_adder *adder, int k, const float *a, int a_stride,
-		      const float *b, float *d, bool accumulate)
+void emu_adder_column(const struct emu_adder *adder, const struct emu_adder_scales *scales, int j,
+		      int k, const float *a, int a_stride, const float *b, float *d,
+		      bool accumulate)
 {
 	for (int r = 0; r < EMU_GEMM_ROWS; r++) {
 		struct element e = {.a = a + r, .b = b, .a_stride = a_stride, .k = k};
 
-		d[r] = one_element(adder, NULL, &e, accumulate ? d[r] : 0.0f);
+		if (scales) {
+			e.a_scale = scales->a_scale + r * scales->blocks;
+			e.b_scale = scales->b_scale + j * scales->blocks;
+		}
+		d[r] = one_element(adder, scales, &e, accumulate ? d[r] : 0.0f);
 	}
 }
 
@@ -291,21 +296,9 @@ void emu_gemm_adder(const struct emu_adder *adder, const struct emu_adder_scales
 		    int k, const float *a, int a_stride, const float *b, int b_stride, float *d,
 		    int d_stride, bool accumulate)
 {
-	if (!scales &&
-	    emu_adder_dense(adder, n, k, a, a_stride, b, b_stride, d, d_stride, accumulate))
+	if (emu_adder_dense(adder, scales, n, k, a, a_stride, b, b_stride, d, d_stride, accumulate))
 		return;
 	for (int j = 0; j < n; j++)
-		for (int r = 0; r < EMU_GEMM_ROWS; r++) {
-			float *out = d + (size_t)j * (size_t)d_stride + r;
-			struct element e = {.a = a + r,
-					    .b = b + (size_t)j * (size_t)b_stride,
-					    .a_stride = a_stride,
-					    .k = k};
-
-			if (scales) {
-				e.a_scale = scales->a_scale + r * scales->blocks;
-				e.b_scale = scales->b_scale + j * scales->blocks;
-			}
-			*out = one_element(adder, scales, &e, accumulate ? *out : 0.0f);
-		}
+		emu_adder_column(adder, scales, j, k, a, a_stride, b + (size_t)j * (size_t)b_stride,
+				 d + (size_t)j * (size_t)d_stride, accumulate);
 }

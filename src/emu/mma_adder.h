@@ -27,11 +27,13 @@ struct emu_adder_term emu_adder_take_apart(float value, struct emu_adder_format 
 int64_t emu_adder_shift(int64_t significand, int shift);
 /* total * 2^(exponent - F) in the adder's result format. */
 float emu_adder_round(const struct emu_adder *adder, int64_t total, int exponent);
-/* 16 rows of one column, whatever the values. */
-void emu_adder_column(const struct emu_adder *adder, int k, const float *a, int a_stride,
-		      const float *b, float *d, bool accumulate);
+/* 16 rows of column j, whatever the values. */
+void emu_adder_column(const struct emu_adder *adder, const struct emu_adder_scales *scales, int j,
+		      int k, const float *a, int a_stride, const float *b, float *d,
+		      bool accumulate);
 /* The whole product in vectors; false when it must be done otherwise, D untouched. */
-bool emu_adder_dense(const struct emu_adder *adder, int n, int k, const float *a, int a_stride,
-		     const float *b, int b_stride, float *d, int d_stride, bool accumulate);
+bool emu_adder_dense(const struct emu_adder *adder, const struct emu_adder_scales *scales, int n,
+		     int k, const float *a, int a_stride, const float *b, int b_stride, float *d,
+		     int d_stride, bool accumulate);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The tensor core's adder for finite operands without scale factors (10), 16 rows
+ * The tensor core's adder for finite operands, unscaled or with ue8m0 factors (10), 16 rows
  * at a time in the host's vectors.
  *
  * The same arithmetic as mma_adder.c.  A product of two significands, brought to
@@ -108,21 +108,40 @@ static bool take_apart(float value, struct emu_adder_format format, int32_t *sig
 	return true;
 }
 
+/* A ue8m0 factor adds to the exponents of its block; NaN is declined. */
+static bool scale_exponent(const struct emu_adder_scales *scales, const uint8_t *factors, int i,
+			   int32_t *exponent)
+{
+	uint8_t bits;
+
+	if (!scales)
+		return true;
+	bits = factors[i / scales->block_k];
+	*exponent += bits - 127;
+	return bits != 0xff;
+}
+
 static bool load_a(const float *a, int a_stride, int k, struct emu_adder_format format,
-		   struct panel *panel)
+		   const struct emu_adder_scales *scales, struct panel *panel)
 {
 	for (int i = 0; i < k; i++)
 		for (int r = 0; r < rows; r++)
 			if (!take_apart(a[i * a_stride + r], format, &panel->significand[i][r],
-					&panel->exponent[i][r]))
+					&panel->exponent[i][r]) ||
+			    !scale_exponent(scales,
+					    scales ? scales->a_scale + r * scales->blocks : NULL, i,
+					    &panel->exponent[i][r]))
 				return false;
 	return true;
 }
 
-static bool load_b(const float *b, int k, struct emu_adder_format format, struct column *column)
+static bool load_b(const float *b, int k, struct emu_adder_format format,
+		   const struct emu_adder_scales *scales, int j, struct column *column)
 {
 	for (int i = 0; i < k; i++)
-		if (!take_apart(b[i], format, &column->significand[i], &column->exponent[i]))
+		if (!take_apart(b[i], format, &column->significand[i], &column->exponent[i]) ||
+		    !scale_exponent(scales, scales ? scales->b_scale + j * scales->blocks : NULL, i,
+				    &column->exponent[i]))
 			return false;
 	return true;
 }
@@ -139,8 +158,9 @@ static bool load_c(const float *c, struct emu_adder_term terms[rows], struct sum
 	return true;
 }
 
-bool emu_adder_dense(const struct emu_adder *adder, int n, int k, const float *a, int a_stride,
-		     const float *b, int b_stride, float *d, int d_stride, bool accumulate)
+bool emu_adder_dense(const struct emu_adder *adder, const struct emu_adder_scales *scales, int n,
+		     int k, const float *a, int a_stride, const float *b, int b_stride, float *d,
+		     int d_stride, bool accumulate)
 {
 	static const float zeros[rows];
 	struct emu_adder_format a_format = emu_adder_formats[adder->a];
@@ -151,16 +171,20 @@ bool emu_adder_dense(const struct emu_adder *adder, int n, int k, const float *a
 	struct column column;
 	struct sums sums;
 
-	if (left < 0 || adder->fraction_bits > 25 || !load_a(a, a_stride, k, a_format, &panel))
+	if (left < 0 || adder->fraction_bits > 25 ||
+	    (scales && (scales->ue4m3 || scales->by_group)) ||
+	    !load_a(a, a_stride, k, a_format, scales, &panel))
 		return false;
 	pthread_once(&chosen_once, choose);
 	for (int j = 0; j < n; j++) {
 		float *out = d + (size_t)j * (size_t)d_stride;
 
-		if (!load_b(b + (size_t)j * (size_t)b_stride, k, b_format, &column) ||
+		const float *b_column = b + (size_t)j * (size_t)b_stride;
+
+		if (!load_b(b_column, k, b_format, scales, j, &column) ||
 		    !load_c(accumulate ? out : zeros, c, &sums)) {
-			emu_adder_column(adder, k, a, a_stride, b + (size_t)j * (size_t)b_stride,
-					 out, accumulate);
+			emu_adder_column(adder, scales, j, k, a, a_stride, b_column, out,
+					 accumulate);
 			continue;
 		}
 		chosen(&panel, &column, k, left, &sums);

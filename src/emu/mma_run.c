@@ -122,7 +122,10 @@ static bool load_scales(const struct emu_mma_run *run, const struct emu_mma_tile
 
 static float scale_value(const struct emu_mma_run *run, uint8_t bits)
 {
-	return run->idesc.scale_ue4m3 ? emu_ue4m3_to_f32(bits) : emu_ue8m0_to_f32(bits);
+	if (run->idesc.scale_ue4m3)
+		return emu_ue4m3_to_f32(bits);
+	return bits && bits != 0xff ? emu_f32_of_bits((uint32_t)bits << 23)
+				    : emu_ue8m0_to_f32(bits);
 }
 
 /* In f32 the factors go onto the operands, as long as that cannot overflow. */
@@ -136,15 +139,39 @@ static bool moderate(const struct emu_mma_run *run, const uint8_t *scales, int c
 	return true;
 }
 
-static void scale_rows(const struct emu_mma_run *run, const uint8_t *scales, const float *in,
-		       int rows, float *out)
+/* B of the tile to scratch->b_scaled; most tiles have the factors of the one before. */
+static void scale_b(const struct emu_mma_run *run, const struct emu_mma_tile *tile)
 {
+	struct emu_mma_scratch *s = run->scratch;
 	int k = run->idesc.k, blocks = scale_blocks(run), block = k / blocks;
+	size_t bytes = (size_t)(tile->n_count * blocks);
 
-	for (int r = 0; r < rows; r++)
-		for (int i = 0; i < k; i++)
-			out[r * k + i] =
-				in[r * k + i] * scale_value(run, scales[r * blocks + i / block]);
+	if (s->b_done_n == tile->n && !memcmp(s->b_done, s->b_scales, bytes))
+		return;
+	for (int r = 0; r < tile->n_count * blocks; r++) {
+		float factor = scale_value(run, s->b_scales[r]);
+		const float *in = s->b + tile->n * k + r * block;
+		for (int i = 0; i < block; i++)
+			s->b_scaled[r * block + i] = in[i] * factor;
+	}
+	memcpy(s->b_done, s->b_scales, bytes);
+	s->b_done_n = tile->n;
+}
+
+/* 16 rows of A to scratch->rows, rows innermost. */
+static void scale_a(const struct emu_mma_run *run, int first)
+{
+	struct emu_mma_scratch *s = run->scratch;
+	int blocks = scale_blocks(run), block = run->idesc.k / blocks;
+	float factors[EMU_GEMM_ROWS];
+
+	for (int i = 0; i < run->idesc.k; i++) {
+		const float *in = s->a + i * EMU_MMA_ROWS + first;
+		for (int r = 0; r < EMU_GEMM_ROWS && i % block == 0; r++)
+			factors[r] = scale_value(run, s->a_scales[r * blocks + i / block]);
+		for (int r = 0; r < EMU_GEMM_ROWS; r++)
+			s->rows[i * EMU_MMA_ROWS + r] = in[r] * factors[r];
+	}
 }
 
 /* ---- the product ------------------------------------------------------------------------------
@@ -194,11 +221,13 @@ static uint32_t to_cell(const struct emu_mma_run *run, float value)
 
 static float from_cell(const struct emu_mma_run *run, uint32_t cell)
 {
+	float value;
+
 	if (run->integer)
 		return emu_f32_of_bits(cell);
-	if (run->idesc.accumulator == EMU_ACCUMULATE_F16)
-		return ldexpf(emu_f16_to_f32((uint16_t)cell), -run->request->scale_d);
-	return ldexpf(emu_f32_of_bits(cell), -run->request->scale_d);
+	value = run->idesc.accumulator == EMU_ACCUMULATE_F16 ? emu_f16_to_f32((uint16_t)cell)
+							     : emu_f32_of_bits(cell);
+	return run->request->scale_d ? ldexpf(value, -run->request->scale_d) : value;
 }
 
 /* Through a buffer, where D is not simply f32 that is updated in place. */
@@ -256,12 +285,8 @@ static bool run_scaled_tile(const struct emu_mma_run *run, const struct emu_mma_
 		run_tile(run, tile, s->a + first, s->b + tile->n * k, &scales);
 		return true;
 	}
-	for (int i = 0; i < k; i++)
-		for (int r = 0; r < EMU_GEMM_ROWS; r++)
-			s->rows[i * EMU_MMA_ROWS + r] =
-				s->a[i * EMU_MMA_ROWS + first + r] *
-				scale_value(run, s->a_scales[r * blocks + i / scales.block_k]);
-	scale_rows(run, s->b_scales, s->b + tile->n * k, tile->n_count, s->b_scaled);
+	scale_a(run, first);
+	scale_b(run, tile);
 	run_tile(run, tile, s->rows, s->b_scaled, NULL);
 	return true;
 }
@@ -270,6 +295,7 @@ static bool run_tiles(const struct emu_mma_run *run)
 {
 	int k = run->idesc.k, tiles = run->idesc.m / EMU_GEMM_ROWS;
 
+	run->scratch->b_done_n = -1;
 	for (int part = 0; part < emu_mma_parts(run); part++)
 		for (int i = 0; i < tiles; i++) {
 			struct emu_mma_tile tile = emu_mma_tile_at(run, i, part);
