@@ -186,6 +186,49 @@ describe("Waits and arrivals:", function()
       end))
       assert.matches("completes after 2 arrival%(s%), but gets 1 for 1 wait in each iteration%.$", text)
    end)
+   builds("roles that wait for barriers of their own in one group", args, function(x)
+      local s, full = tc.smem({ 2, 64, 64 }, tc.f16), tc.barrier { num_barriers = 2 }
+      local load = tc.role { name = "load", warps = 1 }
+      local uses = { tc.role { name = "even", warps = 1 }, tc.role { name = "odd", warps = 1 } }
+      load(function()
+         for i = 0, 1 do tc.copy_gmem_to_smem(x:tile({ i, 0 }, { 64, 64 }), s[i], full[i]) end
+      end)
+      for i = 0, 1 do uses[i + 1](function() tc.barrier_wait(full[i]) end) end
+   end)
+   builds("roles that wait for every second barrier", args, function(x)
+      local s, full = tc.smem({ 4, 64, 64 }, tc.f16), tc.barrier { num_barriers = 4 }
+      local load = tc.role { name = "load", warps = 1 }
+      local uses = { tc.role { name = "even", warps = 1 }, tc.role { name = "odd", warps = 1 } }
+      load(function()
+         tc.range(2, function(i)
+            for j = 0, 1 do tc.copy_gmem_to_smem(x:tile({ 2 * i + j, 0 }, { 64, 64 }), s[2 * i + j],
+               full[2 * i + j]) end
+         end)
+      end)
+      for j = 0, 1 do
+         uses[j + 1](function() tc.range(2, function(i) tc.barrier_wait(full[2 * i + j]) end) end)
+      end
+   end)
+   it("a ring with too many arrivals in a loop", function()
+      local text = helper.first_line(helper.message(function()
+         tc.kernel({
+            args = args.args,
+            target = "sm_100a",
+            body = function(x)
+               local s, full = tc.smem({ 2, 4, 64, 64 }, tc.f16), tc.barrier { num_barriers = 4 }
+               local load, use = tc.role { name = "load", warps = 1 }, tc.role { name = "use", warps = 1 }
+               load(function()
+                  tc.range(8, function(i)
+                     tc.copy_gmem_to_smem(x:tile({ i, 0 }, { 64, 64 }), s:at(0, i % 4), full[i % 4])
+                     tc.copy_gmem_to_smem(x:tile({ i, 1 }, { 64, 64 }), s:at(1, i % 4), full[i % 4])
+                  end)
+               end)
+               use(function() tc.range(8, function(i) tc.barrier_wait(full[i % 4]) end) end)
+            end,
+         }):ptx()
+      end))
+      assert.matches("completes after 1 arrival%(s%), but gets 16 for 8 waits%.$", text)
+   end)
    it("both forms of waiting in one role", function()
       local text = helper.first_line(helper.message(function()
          tc.kernel({

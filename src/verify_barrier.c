@@ -10,20 +10,29 @@ struct sites {
 	struct site *item;
 };
 
-/* The barrier on which an op arrives, NULL: none. */
-static const struct barrier *arrives_on(const struct op *o)
+static const struct barrier_ref *barrier_of(const struct op *o)
 {
 	switch (o->kind) {
 	case OP_COPY_GMEM_TO_SMEM:
-		return o->u.copy.barrier.barrier;
+		return &o->u.copy.barrier;
 	case OP_MMA:
-		return o->u.mma.barrier.barrier;
+		return &o->u.mma.barrier;
 	case OP_BARRIER_ARRIVE:
 	case OP_COMMIT_ARRIVE:
-		return o->u.arrive.barrier.barrier;
+		return &o->u.arrive.barrier;
+	case OP_BARRIER_WAIT:
+		return &o->u.wait.barrier;
 	default:
 		return NULL;
 	}
+}
+
+/* The barrier on which an op arrives, NULL: none. */
+static const struct barrier *arrives_on(const struct op *o)
+{
+	const struct barrier_ref *b = barrier_of(o);
+
+	return b && o->kind != OP_BARRIER_WAIT ? b->barrier : NULL;
 }
 
 static const struct barrier *waits_on(const struct op *o)
@@ -92,6 +101,23 @@ static bool same_loops(const struct times *a, const struct times *b)
 	return true;
 }
 
+/* Equal values, or equal functions of the counters of loops that run equally often. */
+static bool same_index(const struct val *a, const struct val *b)
+{
+	if (same_value(a, b))
+		return true;
+	if (!a || !b || a->kind != b->kind)
+		return false;
+	if (a->kind == VAL_INDEX)
+		return same_loop(a->def, b->def);
+	if (a->kind != VAL_EXPR || a->op != b->op)
+		return false;
+	for (int i = 0; i < 3; i++)
+		if ((a->arg[i] || b->arg[i]) && !same_index(a->arg[i], b->arg[i]))
+			return false;
+	return true;
+}
+
 /* Executions of several sites in one set of loops, least and most. */
 struct count {
 	bool comparable;
@@ -99,10 +125,16 @@ struct count {
 	int64_t least, most;
 	int sites;
 	const struct op *last;
+	bool one_slot; /* all sites name one barrier of the group, by equal expressions */
+	const struct val *index;
 };
 
 static void add(struct count *c, const struct site *site)
 {
+	const struct val *index = barrier_of(site->op)->index;
+
+	c->one_slot = !c->sites || (c->one_slot && same_index(c->index, index));
+	c->index = index;
 	if (c->loops && !same_loops(c->loops, &site->times))
 		c->comparable = false;
 	c->loops = c->loops ? c->loops : &site->times;
@@ -142,7 +174,8 @@ static const char *count_text(struct kern *k, const struct count *arrivals,
 
 /*
  * One role's waits against all arrivals.  A phase of each slot may be left over at the end, as
- * after the last release of a ring; of copies, none may.
+ * after the last release of a ring; of copies, none may.  Whether too many arrive is only asked
+ * where all name one slot by equal expressions: other roles may wait for other slots.
  */
 static void check_role_counts(struct sites *s, const struct barrier *b, const struct role *role,
 			      const struct count *arrivals)
@@ -169,6 +202,8 @@ static void check_role_counts(struct sites *s, const struct barrier *b, const st
 		tc_documented_at(&k->err, first->pos, TOO_FEW_ARRIVALS, "", barrier_text(k, b),
 				 tc_integer_text(k, b->num_arrivals),
 				 count_text(k, arrivals, &waits));
+	if (!arrivals->one_slot || !waits.one_slot || !same_index(arrivals->index, waits.index))
+		return;
 	left = arrivals->least - b->num_arrivals * waits.most;
 	if (left >
 	    (arrivals->loops->loops || only_copies(s, b) ? 0 : b->num_arrivals * b->num_barriers))
