@@ -7,6 +7,8 @@
 
 #include "tc.h"
 
+struct emu_cta_memory;
+
 struct run_options {
 	const char *mode;     /* "fast", "check", "random"; NULL: the default */
 	const char *numerics; /* "f32", "hardware"; NULL: the default of the mode */
@@ -16,6 +18,9 @@ struct run_options {
 	struct emu_report *report; /* filled by the emulator when given */
 	void (*print)(void *context, const char *text, size_t length);
 	void *print_context;
+	/* The memory of each block at its end: the emulator calls it when given. */
+	void (*inspect)(void *context, const struct emu_cta_memory *memory);
+	void *inspect_context;
 };
 
 struct device_properties {

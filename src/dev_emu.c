@@ -274,6 +274,8 @@ static void set_options(struct emu_launch *run, const struct run_options *o)
 	run->print = o->print ? o->print : print_to_stdout;
 	run->print_context = o->print_context;
 	run->interrupted = interrupted;
+	run->inspect = o->inspect;
+	run->inspect_context = o->inspect_context;
 }
 
 /* Runs with SIGINT caught; an interrupted run is an error of its own. */

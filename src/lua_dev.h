@@ -116,6 +116,8 @@ const struct target *tc_kernel_target(lua_State *L, int arg, const struct kern *
 /* Raises e, as an internal error with the PTX saved where the text that we wrote was refused. */
 int tc_raise_program(lua_State *L, const struct program *p, struct err *e);
 void tc_open_program(lua_State *L);
+/* Compiles the kernel at 1 anew, finished or not; pushes what owns the program. */
+struct program *tc_fresh_program(lua_State *L, const struct target *t);
 /* The program for the option 'target' at arg, of the kernel at 1, whose recording may be open. */
 const struct program *tc_program_of_call(lua_State *L, int arg);
 struct assembled_program {
@@ -123,6 +125,9 @@ struct assembled_program {
 };
 /* Pushes what owns the cubin and the log; NULL and e where there is no assembler. */
 struct assembled_program *tc_program_assemble(lua_State *L, const struct program *p, struct err *e);
+
+/* lua_launch.c: pushes a run of p, a program of the kernel at 1, on the arrays from `first` on. */
+struct run *tc_kernel_run(lua_State *L, const struct program *p, int first);
 
 /* lua_export.c */
 void tc_open_export(lua_State *L);

@@ -338,6 +338,7 @@ struct run *tc_kernel_run(lua_State *L, const struct program *p, int first)
 
 	bind_arguments(L, &b, k, first);
 	struct run *r = tc_new_run(L, p->param_count, false);
+	tc_check_kernel(L, 1);
 	for (int i = 0; i < k->arg_count; i++)
 		tc_check_array(L, first + i);
 	fill_run(L, r, &b, p);
@@ -482,7 +483,7 @@ static int kernel_emulate(lua_State *L)
 
 static const struct tc_function methods[] = {
 	{"launch", kernel_launch,
-	 "launch(self, opts?: {stream?: tcmma.stream, device?: tcmma.device|string}, ...: "
+	 "launch(opts?: {stream?: tcmma.stream, device?: tcmma.device|string}, ...: "
 	 "tcmma.array)\n"
 	 "Runs the kernel on the device of its arrays, as calling it does, on a stream of that "
 	 "device. It is "
@@ -492,7 +493,7 @@ static const struct tc_function methods[] = {
 	 "the grid has "
 	 "ended, and a hazard of severity \"error\" is a Lua error with the whole report."},
 	{"emulate", kernel_emulate,
-	 "emulate(self, opts?: {target?: string, mode?: string, numerics?: string, seed?: integer, "
+	 "emulate(opts?: {target?: string, mode?: string, numerics?: string, seed?: integer, "
 	 "max_instructions?: integer, threads?: integer}, ...: tcmma.array) -> tcmma.report\n"
 	 "Runs the kernel on the emulator wherever its arrays live (they are copied there and "
 	 "back). `mode` is "

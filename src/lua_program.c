@@ -127,13 +127,8 @@ static int fresh_gc(lua_State *L)
 	return 0;
 }
 
-/* The program of a kernel, whose recording may be open; what holds it may be pushed. */
-static const struct program *any_program(lua_State *L, const struct target *t)
+struct program *tc_fresh_program(lua_State *L, const struct target *t)
 {
-	struct kern *k = tc_check_kernel(L, 1);
-
-	if (k->finished)
-		return tc_kernel_program(L, 1, t)->program;
 	struct fresh *f = lua_newuserdatauv(L, sizeof *f, 0);
 	f->program = NULL;
 	if (luaL_newmetatable(L, "tcmma.fresh")) {
@@ -141,8 +136,15 @@ static const struct program *any_program(lua_State *L, const struct target *t)
 		lua_setfield(L, -2, "__gc");
 	}
 	lua_setmetatable(L, -2);
-	f->program = compile_now(L, k, t);
+	f->program = compile_now(L, tc_check_kernel(L, 1), t);
 	return f->program;
+}
+
+/* The program of a kernel, whose recording may be open; what holds it may be pushed. */
+static const struct program *any_program(lua_State *L, const struct target *t)
+{
+	return tc_check_kernel(L, 1)->finished ? tc_kernel_program(L, 1, t)->program
+					       : tc_fresh_program(L, t);
 }
 
 int tc_raise_program(lua_State *L, const struct program *p, struct err *e)
@@ -456,29 +458,29 @@ static int info_tostring(lua_State *L)
 
 static const struct tc_function methods[] = {
 	{"ptx", kernel_ptx,
-	 "ptx(self, opts?: {target?: string}) -> string\n"
+	 "ptx(opts?: {target?: string}) -> string\n"
 	 "The PTX for a target; without the option, for the kernel's own, else for the current "
 	 "device's. Works "
 	 "on an open recording too."},
 	{"cubin", kernel_cubin,
-	 "cubin(self, opts?: {target?: string}) -> string?, string, string?\n"
+	 "cubin(opts?: {target?: string}) -> string?, string, string?\n"
 	 "The assembled kernel, and the assembler's log. It needs nvJitLink but no GPU: without "
 	 "it, nil, a "
 	 "message, `no-assembler`."},
 	{"sass", kernel_sass,
-	 "sass(self, opts?: {target?: string}) -> string?, string?, string?\n"
+	 "sass(opts?: {target?: string}) -> string?, string?, string?\n"
 	 "The machine code as text, by `nvdisasm` or `cuobjdump`; nil, a message, "
 	 "`no-disassembler` where "
 	 "there is neither."},
 	{"info", kernel_info,
-	 "info(self, opts?: {target?: string}) -> table\n"
+	 "info(opts?: {target?: string}) -> table\n"
 	 "What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, "
 	 "`named_barriers`, `params`, `text` (roles and allocations); from the assembler "
 	 "`registers`, "
 	 "`spill_stores`, `spill_loads`, `stack` (bytes), `log`, or `assembler_missing` with the "
 	 "reason."},
 	{"dump", kernel_dump,
-	 "dump(self, pass: string, opts?: {target?: string}) -> string\n"
+	 "dump(pass: string, opts?: {target?: string}) -> string\n"
 	 "The kernel after a pass of the compiler: `\"record\"`, `\"lower\"`, `\"roles\"`, "
 	 "`\"place\"`, "
 	 "`\"emit\"`."},

@@ -439,6 +439,7 @@ static const struct tc_function methods[] = {
 	{"T", ref_transpose, transpose_doc},
 	{"load", ref_load, load_doc},
 	{"store", ref_store, store_doc},
+	{"peek", tc_ref_peek, tc_peek_doc},
 	{NULL, NULL, NULL},
 };
 

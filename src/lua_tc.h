@@ -140,7 +140,7 @@ struct kern *tc_check_kernel(lua_State *L, int arg);
 
 /*
  * The userdata of a kernel.  User value 1: the function that gives the grid at
- * launch, or nil; 2: lua_launch.c's.
+ * launch, or nil; 2: the table of arrays that ref:peek was last given, or nil.
  */
 struct lua_kernel {
 	struct kern *kern; /* NULL once closed */
@@ -148,7 +148,7 @@ struct lua_kernel {
 	void (*free_programs)(void *programs);
 };
 #define TC_KERNEL_GRID   1
-#define TC_KERNEL_LAUNCH 2
+#define TC_KERNEL_PEEK   2
 
 /*
  * Anything that belongs to a recording: ref, barrier, scalar, fragment, var, role,
@@ -196,6 +196,10 @@ void tc_text_call(lua_State *L, struct kern *k, void (*fn)(struct kern *k, void 
 /* Pushes two values: the kernel, and a to-be-closed guard that takes the recording back to this
  * point unless it is told that all went well; returns what to set to true then. */
 bool *tc_push_guard(lua_State *L);
+
+/* lua_peek.c: ref:peek, a method of refs */
+extern const char tc_peek_doc[];
+int tc_ref_peek(lua_State *L);
 
 /* lua_alloc.c */
 void tc_open_alloc(lua_State *L);

@@ -133,6 +133,16 @@ struct emu_source_line {
 	const char *file;
 };
 
+/* What a CTA's memory held when its last thread and all that was in flight had ended. */
+struct emu_cta_memory {
+	uint32_t cta[3];
+	const uint8_t *shared; /* static, then dynamic */
+	uint32_t shared_bytes, dynamic; /* `dynamic`: where the dynamic part begins */
+	/* Column c, lane r is tmem[c * 128 + r]; NULL where none was allocated. */
+	const uint32_t *tmem;
+	uint32_t first_column; /* of the first allocation */
+};
+
 struct emu_launch {
 	const char *kernel;
 	uint32_t grid[3], block[3], cluster[3]; /* cluster 0: 1, or the kernel's own */
@@ -153,6 +163,8 @@ struct emu_launch {
 	void *print_context;
 	bool (*interrupted)(void *context);     /* polled; true ends the launch */
 	void *interrupt_context;
+	void (*inspect)(void *context, const struct emu_cta_memory *memory);
+	void *inspect_context;
 };
 
 enum emu_severity { EMU_ERROR, EMU_LINT };
