@@ -88,7 +88,7 @@ bool tc_device_is_emulator(const struct device *d);
 struct device *tc_emulator_open(const struct target *t, struct err *e);
 struct device *tc_gpu_open(int ordinal, struct err *e);
 int tc_gpu_count(struct err *e); /* 0 with e->text when there is no driver */
-int tc_driver_version(void); /* 13000 for CUDA 13.0; 0: no driver */
+int tc_driver_version(void);     /* 13000 for CUDA 13.0; 0: no driver */
 
 /* jit.c: PTX to cubin, CUDA C to PTX.  false: e->text says what is missing or wrong. */
 bool tc_assemble(const char *ptx, size_t length, const char *target, struct strbuf *cubin,

@@ -464,34 +464,34 @@ static const struct tc_function functions[] = {
 
 static const struct tc_function device_methods[] = {
 	{"use", device_use,
-	 "use(self) -> tcmma.device\nMakes it the current device, as `tc.use` does."},
+	 "use() -> tcmma.device\nMakes it the current device, as `tc.use` does."},
 	{"synchronize", device_synchronize,
-	 "synchronize(self) -> tcmma.device\n"
+	 "synchronize() -> tcmma.device\n"
 	 "Waits for all work on the device. A fault of a kernel that ran since the last wait is "
 	 "raised here "
 	 "and names the kernel."},
 	{"stream", device_stream,
-	 "stream(self) -> tcmma.stream\nA new stream: launches on one stream run in order. On the "
+	 "stream() -> tcmma.stream\nA new stream: launches on one stream run in order. On the "
 	 "emulator a launch "
 	 "is finished when it returns, whatever its stream."},
 	{"event", device_event,
-	 "event(self) -> tcmma.event\nA new event, for measuring: `e:record(stream?)`, "
+	 "event() -> tcmma.event\nA new event, for measuring: `e:record(stream?)`, "
 	 "`e2:since(e1)`."},
 	{NULL, NULL, NULL}};
 
 static const struct tc_function stream_methods[] = {
 	{"synchronize", stream_synchronize,
-	 "synchronize(self) -> tcmma.stream\nWaits for the stream's work."},
+	 "synchronize() -> tcmma.stream\nWaits for the stream's work."},
 	{NULL, NULL, NULL}};
 
 static const struct tc_function event_methods[] = {
 	{"record", event_record,
-	 "record(self, stream?: tcmma.stream) -> tcmma.event\nMarks the present point of the "
+	 "record(stream?: tcmma.stream) -> tcmma.event\nMarks the present point of the "
 	 "stream, or of the "
 	 "device's "
 	 "own order of launches."},
 	{"since", event_since,
-	 "since(self, earlier: tcmma.event) -> number\nMilliseconds from the earlier event to this "
+	 "since(earlier: tcmma.event) -> number\nMilliseconds from the earlier event to this "
 	 "one; "
 	 "waits for "
 	 "this one."},

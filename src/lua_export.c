@@ -144,7 +144,7 @@ static int kernel_export(lua_State *L)
 
 static const struct tc_function methods[] = {
 	{"export", kernel_export,
-	 "export(self, path: string, opts?: {target?: string}) -> string[]\n"
+	 "export(path: string, opts?: {target?: string}) -> string[]\n"
 	 "Writes `path.ptx`, `path.cubin` (where there is an assembler) and `path.json` with all "
 	 "that a launcher "
 	 "in another language needs; a path that ends in `.ptx` or `.cubin` writes that file "

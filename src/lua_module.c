@@ -373,17 +373,17 @@ static const struct tc_function functions[] = {
 
 static const struct tc_function module_methods[] = {
 	{"kernel", module_kernel,
-	 "kernel(self, name?: string) -> tcmma.function\n"
+	 "kernel(name?: string) -> tcmma.function\n"
 	 "A kernel of the module, by the name of its entry or, where that is unique, by the plain "
 	 "name of a C++ "
 	 "function. The name may be left out when there is one kernel only."},
 	{"kernels", module_kernels,
-	 "kernels(self) -> table[]\n"
+	 "kernels() -> table[]\n"
 	 "All entries: `{name=, params={{name=, type=, bytes=}}, max_threads=, required_threads=, "
 	 "required_cluster=}`."},
-	{"ptx", module_ptx, "ptx(self) -> string\nThe PTX text."},
+	{"ptx", module_ptx, "ptx() -> string\nThe PTX text."},
 	{"cubin", module_cubin,
-	 "cubin(self, opts?: {target?: string}) -> string?, string, string?\n"
+	 "cubin(opts?: {target?: string}) -> string?, string, string?\n"
 	 "The assembled module and the assembler's log. Without nvJitLink: nil, a message, "
 	 "`no-assembler`."},
 	{NULL, NULL, NULL}};

@@ -502,7 +502,7 @@ const char *tc_save_text(lua_State *L, const char *name, const char *suffix, con
 
 static const struct tc_function report_methods[] = {
 	{"show", report_show,
-	 "show(self) -> tcmma.report\n"
+	 "show() -> tcmma.report\n"
 	 "Prints the hazards with their places, the counters, and what the kernel printed."},
 	{NULL, NULL, NULL}};
 static const luaL_Reg report_meta[] = {{"__tostring", report_tostring}, {NULL, NULL}};
