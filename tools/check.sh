@@ -9,7 +9,7 @@ out=$BUILD/spec${TAGS:+-$TAGS}
 jobs=$(nproc 2>/dev/null || echo 2)
 if [ "${1:-}" != --one ]; then rm -rf "$out"; fi
 mkdir -p "$out"
-if [ -n "${TAGS:-}" ]; then select="--tags=$TAGS"; else select="--exclude-tags=gpu,slow"; fi
+if [ -n "${TAGS:-}" ]; then select="--tags=$TAGS --exclude-tags=none"; else select="--exclude-tags=gpu,slow"; fi
 preload=
 if [ -n "${SANITIZED:-}" ]; then
 	preload=$(${CC:-gcc} -print-file-name=libasan.so):$(${CC:-gcc} -print-file-name=libubsan.so)
