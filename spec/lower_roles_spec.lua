@@ -45,7 +45,8 @@ local function persistent(tiles, ctas)
   local T = 128
   return tc.kernel{
     name = "persistent",
-    args = { tc.gmem({ tiles * T, 64 }, tc.float16), tc.gmem({ 64, T }, tc.float16), tc.gmem({ tiles * T, T }, tc.float32) },
+    args = { tc.gmem({ tiles * T, 64 }, tc.float16), tc.gmem({ 64, T }, tc.float16),
+             tc.gmem({ tiles * T, T }, tc.float32) },
     grid = { ctas }, grid_names = { "cta" },
     body = function(a, b, out)
       local cta = tc.axis_index "cta"

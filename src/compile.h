@@ -185,7 +185,7 @@ struct barrier_plan {
 	struct arrival_source *sources;
 };
 
-/* What a recorded s32 value lies in; made by lower_value.c. */
+/* What a recorded s32 value lies in. */
 struct interval {
 	bool known;
 	int64_t low, high;
@@ -341,7 +341,10 @@ struct mopnd tc_low_mul64(struct low *l, struct mopnd a, struct mopnd b);
 struct mopnd tc_low_wide(struct low *l, struct mopnd a, struct mopnd b);
 struct mopnd tc_low_and(struct low *l, struct mopnd a, int64_t mask);
 struct mopnd tc_low_xor(struct low *l, struct mopnd a, struct mopnd b);
+/* lower_interval.c, lower_expr.c */
 struct interval tc_low_interval(struct low *l, const struct val *v);
+struct mreg tc_low_compute(struct low *l, const struct val *v, const struct mopnd *operand);
+int tc_log2(int64_t x); /* -1: not a power of two */
 /* Static or named dimension as a value. */
 struct mopnd tc_low_dim(struct low *l, const struct dim *d);
 /* Axis of the kernel's grid or cluster, thread registers. */
