@@ -118,7 +118,7 @@ wait:
  ld.shared.u32 %r3, [%r1];
  st.global.u32 [%rd0], %r3;
 end:]]), { out }, { block = { 64 } }))
-    assert.is_true(out[0] >= 32)
+    assert.is_true(out:get(0) >= 32)
   end)
 
   it("can be used from another CTA of the cluster", function()
@@ -214,15 +214,15 @@ end:]], options)
   it("adds", function()
     local from, to = ramp(256, tc.f32, 0.5), tc.full({ 256 }, 3, tc.f32)
     good(run(round_trip "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd1], [%r1], 1024;", { from, to }))
-    assert.equal(3.5, to[0])
-    assert.equal(131, to[255])
+    assert.equal(3.5, to:get(0))
+    assert.equal(131, to:get(255))
   end)
 
   it("takes the greater", function()
     local from, to = ramp(256, tc.i32, -1), tc.full({ 256 }, -100, tc.i32)
     good(run(round_trip "cp.reduce.async.bulk.global.shared::cta.bulk_group.max.s32 [%rd1], [%r1], 1024;", { from, to }))
-    assert.equal(-1, to[0])
-    assert.equal(-100, to[255])
+    assert.equal(-1, to:get(0))
+    assert.equal(-100, to:get(255))
   end)
 
   it("is refused when misaligned or outside", function()
@@ -450,7 +450,7 @@ end:]])
  cp.async.bulk.wait_group 0;
 end:]])
     good(run(text, { map, out }))
-    assert.equal(15 * 64 + 32, out[511])
+    assert.equal(15 * 64 + 32, out:get(511))
   end)
 end)
 

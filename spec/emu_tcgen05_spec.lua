@@ -324,8 +324,10 @@ fill:
  @%p0 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r6, 256;
  ret;
 }
-]]):gsub("LOAD", load:gsub("REGS", "{" .. table.concat(registers, ",") .. "}"))
-    :gsub("BYTES", tostring(4 * count)):gsub("STORES", table.concat(stores, "\n "))
+]]):gsub("%u%u%u%u%u?%u?", {
+    LOAD = load:gsub("REGS", function() return "{" .. table.concat(registers, ",") .. "}" end),
+    BYTES = tostring(4 * count), STORES = table.concat(stores, "\n "),
+  })
 end
 
 describe("tcgen05.ld", function()
@@ -400,5 +402,5 @@ describe("a fault of tcgen05", function()
   refused("a lane the layout cannot begin at", "tmem-address", "lane 0", {
     body = "add.u32 %r11, %r6, 1048576;\n" .. MMA:gsub("%%r6", "%%r11") })
   refused("a commit to a barrier that does not exist", "mbarrier-not-initialised", "mbarrier.init", {
-    body = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r4+16];" })
+    body = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];" })
 end)
