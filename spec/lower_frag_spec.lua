@@ -282,10 +282,16 @@ describe("arithmetic on fragments", function()
          local e = math.exp(2 * x)
          return (e - 1) / (e + 1)
       end, 1e-3 },
-      { "log2", function(x) return tc.log2(tc.abs(x) + 1) end, function(x) return math.log(math.abs(x) + 1, 2) end, 2e-5 },
-      { "log", function(x) return tc.log(tc.abs(x) + 1) end, function(x) return math.log(math.abs(x) + 1) end, 2e-5 },
+      { "log2", function(x) return tc.log2(tc.abs(x) + 1) end, function(x)
+         return math.log(math.abs(x) + 1, 2)
+      end, 2e-5 },
+      { "log", function(x) return tc.log(tc.abs(x) + 1) end, function(x)
+         return math.log(math.abs(x) + 1)
+      end, 2e-5 },
       { "sqrt", function(x) return tc.sqrt(tc.abs(x)) end, function(x) return math.sqrt(math.abs(x)) end },
-      { "rsqrt", function(x) return tc.rsqrt(tc.abs(x) + 1) end, function(x) return 1 / math.sqrt(math.abs(x) + 1) end },
+      { "rsqrt", function(x) return tc.rsqrt(tc.abs(x) + 1) end, function(x)
+         return 1 / math.sqrt(math.abs(x) + 1)
+      end },
    }
    local binary = {
       { "+", function(x, y) return x + y end },
@@ -294,7 +300,9 @@ describe("arithmetic on fragments", function()
       { "/", function(x, y) return x / (tc.abs(y) + 1) end, function(x, y) return x / (math.abs(y) + 1) end },
       { "max", function(x, y) return tc.max(x, y) end, math.max },
       { "min", function(x, y) return tc.min(x, y) end, math.min },
-      { "where", function(x, y) return tc.where(x:lt(y), x, y * 2) end, function(x, y) return x < y and x or y * 2 end },
+      { "where", function(x, y) return tc.where(x:lt(y), x, y * 2) end, function(x, y)
+         return x < y and x or y * 2
+      end },
       { "scalars", function(x, y) return 3 - x * 2 + y / 4 end },
       { "fma", function(x, y) return tc.fma(x, y, x) end, function(x, y) return x * y + x end },
    }
@@ -528,6 +536,59 @@ describe("reduce", function()
    end)
 end)
 
+describe("roles of several warpgroups", function()
+   for warpgroups = 2, 4 do
+      it("share a tile and its reductions: " .. warpgroups, function()
+         local a, out = numbers({ 100, 96 }, tc.f32, 32), tc.zeros({ 100, 96 }, tc.f32)
+         local rows, columns = tc.zeros({ 100 }, tc.f32), tc.zeros({ 96 }, tc.f32)
+         run("sm_90a", {}, { a, out, rows, columns }, function(x, o, r, c)
+            tc.role({ name = "main", warpgroups = warpgroups })(function()
+               local v = x:load()
+               o:store(v)
+               r:store(v:reduce("sum", 1))
+               c:store(v:reduce("max", 0))
+            end)
+         end)
+         local v, r, c = a:totable(), {}, {}
+         for i = 1, 100 do
+            r[i] = 0
+            for j = 1, 96 do
+               r[i] = r[i] + v[i][j]
+               c[j] = math.max(c[j] or -math.huge, v[i][j])
+            end
+         end
+         same(v, out)
+         same(r, rows, 1e-5)
+         same(c, columns)
+      end)
+   end
+end)
+
+describe("tc.print of a fragment", function()
+   local function printed(array, body)
+      local k = tc.kernel({
+         name = "show", args = { tc.gmem(array.shape, array.dtype) }, grid = { 1 }, grid_names = { "x" }, body = body,
+      })
+      return k:emulate({ target = "sm_100a" }, array).output
+   end
+
+   it("shows its type, its shape and a corner of its values", function()
+      local a = tc.arange(0, 60, "f16")
+      local text = printed(a, function(x)
+         tc.print("100% of {}", x:load())
+      end)
+      assert.equal("100% of float16 (60,)\n  0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 ...\n", text)
+   end)
+
+   it("has a line a row", function()
+      local text = printed(tc.from_table({ { 1, -2 }, { 3, 4 } }, tc.i32), function(x)
+         tc.print("{}", x:load():gt(0))
+         tc.print("{}", x:load())
+      end)
+      assert.equal("bool (2, 2)\n  [0] 1 0\n  [1] 1 1\nint32 (2, 2)\n  [0] 1 -2\n  [1] 3 4\n", text)
+   end)
+end)
+
 describe("a var of a fragment", function()
    it("persists over the turns of a loop", function()
       for _, name in ipairs({ "f32", "f16", "i32" }) do
@@ -676,6 +737,26 @@ describe("a tile of TMEM", function()
             end
             return v[i][j] - most + least
          end), out, 2e-3)
+      end)
+   end
+
+   -- Loads and stores of one tile agree for every way that columns hold elements.
+   for _, name in ipairs({ "f32", "i32", "f16", "bf16", "e4m3", "e5m2", "i8" }) do
+      it("keeps " .. name .. " for roles of one to three warpgroups", function()
+         for _, M in ipairs({ 128, 64 }) do
+            for warpgroups = 1, 3 do
+               local a, out = numbers({ M, 96 }, tc[name], 31), tc.zeros({ M, 96 }, tc[name])
+               run("sm_100a", {}, { a, out }, function(x, o)
+                  local t = tc.tmem({ M, 96 }, tc[name], tc[name].bits < 32 and { packed = true } or {})
+                  tc.role({ name = "main", warpgroups = warpgroups })(function()
+                     tc.async_store_tmem(t, x:load())
+                     tc.commit_tmem()
+                     o:store(tc.async_load_tmem(t))
+                  end)
+               end)
+               same(a:totable(), out, 0, ("%d rows, %d warpgroups"):format(M, warpgroups))
+            end
+         end
       end)
    end
 
