@@ -1,4 +1,6 @@
 /* The compiler's tables as text: k:dump and k:info. */
+#include <stdio.h>
+
 #include "compile.h"
 
 static const char *const arrival_names[] = {[ARRIVAL_COPY] = "copy",
@@ -12,8 +14,12 @@ void tc_dump_roles(struct strbuf *b, const struct compilation *c)
 	for (int i = 0; i < c->role_count; i++) {
 		const struct role_plan *r = &c->roles[i];
 
-		tc_printf(b, "  %-12s warps %d-%d, class %d, clones %d, leader: a lane of warp %d",
-			  r->name, r->first_warp, r->first_warp + r->warps - 1, r->class_id,
+		tc_printf(b, "  %-12s ", r->name);
+		if (r->warps == 1)
+			tc_printf(b, "warp %d", r->first_warp);
+		else
+			tc_printf(b, "warps %d-%d", r->first_warp, r->first_warp + r->warps - 1);
+		tc_printf(b, ", class %d, clones %d, leader: a lane of warp %d", r->class_id,
 			  r->clones, r->first_warp);
 		if (r->named_barrier)
 			tc_printf(b, ", named barrier %d of %d threads", r->named_barrier,
@@ -42,8 +48,10 @@ void tc_dump_roles(struct strbuf *b, const struct compilation *c)
 static void dump_alloc(struct strbuf *b, const struct alloc *a)
 {
 	struct smem_layout s;
+	char number[32];
 
-	tc_printf(b, "    %-12s ", a->name ? a->name : a->space == SP_SMEM ? "smem" : "tmem");
+	snprintf(number, sizeof(number), "%s%d", a->space == SP_SMEM ? "smem" : "tmem", a->id);
+	tc_printf(b, "    %-12s ", a->name ? a->name : number);
 	if (a->space == SP_SMEM) {
 		tc_smem_layout(a, &s);
 		tc_printf(b, "%7lld  %7lld bytes  ", (long long)a->offset, (long long)s.bytes);
