@@ -199,7 +199,8 @@ static bool expand(const struct emu_mma_run *run)
 
 	for (int c = 0; c < run->cta_count; c++)
 		if (!emu_tmem_check(run->ctas[c], &run->request->where,
-				    run->request->metadata & 0xffff,
+				    (run->request->metadata & 0xffff) +
+					    (uint32_t)run->idesc.selector,
 				    run->request->form.kind <= EMU_KIND_TF32 ? 1 : 2,
 				    "tcgen05.mma (sparsity metadata)"))
 			return false;

@@ -183,7 +183,7 @@ static bool walk(struct transfer *t, emu_box_visitor *visit)
 	return emu_box_walk(&t->op->map, t->op->coordinates, visit, t);
 }
 
-/* The CTA that the box goes to in `rank`; NULL after a fault. */
+/* Adds the CTA that the box goes to or comes from; false after a fault. */
 static bool add_target(struct transfer *t, uint64_t address)
 {
 	uint32_t alignment = t->op->map.swizzle ? 128 : 16;
@@ -216,16 +216,23 @@ static bool signal(struct transfer *t)
 	return true;
 }
 
+static bool targets(struct transfer *t)
+{
+	struct tma_op *op = t->op;
+	uint32_t ranks = op->form->multicast ? op->mask : 1u << (op->shared >> EMU_SHARED_RANK);
+
+	for (uint32_t rank = 0; rank < EMU_MAX_CLUSTER; rank++)
+		if ((ranks >> rank & 1) && !add_target(t, in_rank(op->shared, rank)))
+			return false;
+	return true;
+}
+
 static void complete_load(struct emu_engine_op *base)
 {
 	struct tma_op *op = (struct tma_op *)base;
 	struct transfer t = {.op = op, .address = (uint32_t)(op->shared & EMU_SHARED_MASK)};
-	uint32_t ranks = op->form->multicast ? op->mask : 1u << (op->shared >> EMU_SHARED_RANK);
 
-	for (uint32_t rank = 0; rank < EMU_MAX_CLUSTER; rank++)
-		if ((ranks >> rank & 1) && !add_target(&t, in_rank(op->shared, rank)))
-			return;
-	if (!walk(&t, load_row))
+	if (!targets(&t) || !walk(&t, load_row))
 		return;
 	op->op.cluster->worker->counters.tma_bytes += transaction(op);
 	emu_changed(op->op.cluster->worker);
@@ -253,7 +260,7 @@ static bool read_map(struct emu_warp *warp, int lane, const struct emu_operand *
 	const uint8_t *bytes = emu_mem(warp, lane, EMU_GENERIC, emu_address(warp, operand, lane),
 				       128, 64, EMU_READ);
 	struct emu_error error;
-	int coordinates = form->rows ? 5 : form->rank;
+	int coordinates = form->rows ? 5 : form->rank, unit;
 
 	if (!bytes)
 		return false;
@@ -275,9 +282,18 @@ static bool read_map(struct emu_warp *warp, int lane, const struct emu_operand *
 		return false;
 	}
 	emu_box_shape(&op->map, &op->box);
+	unit = op->map.type == EMU_TM_16U4_ALIGN8B  ? 2
+	       : op->map.type > EMU_TM_16U4_ALIGN8B ? 128
+						    : 1;
 	for (int i = 0; i < coordinates; i++)
 		op->coordinates[i] =
 			(int32_t)emu_value(warp, emu_item(&operand->items[1], i), lane);
+	if (op->coordinates[0] % unit) {
+		emu_fault(warp, lane, "tensormap",
+			  "coordinate 0 is %d; for %s it must be a multiple of %d",
+			  op->coordinates[0], emu_tensormap_type_name(op->map.type), unit);
+		return false;
+	}
 	return true;
 }
 
@@ -353,6 +369,26 @@ static bool prepare_store(struct emu_warp *warp, const struct emu_ins *ins, int 
 	return true;
 }
 
+static bool poison_row(void *context, const struct emu_box_row *row)
+{
+	struct transfer *t = context;
+	uint8_t nobody[max_row];
+
+	memset(nobody, 0xff, t->op->box.row_shared);
+	for (int i = 0; i < t->count; i++)
+		if (!swizzled(t, t->cta[i], row->offset, nobody, true))
+			return false;
+	return true;
+}
+
+/* What a load has yet to bring must not look like what was there before. */
+static bool poison(struct tma_op *op)
+{
+	struct transfer t = {.op = op, .address = (uint32_t)(op->shared & EMU_SHARED_MASK)};
+
+	return targets(&t) && walk(&t, poison_row);
+}
+
 static enum emu_step execute_tma(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	const struct tma_form *form = ins->extra;
@@ -366,7 +402,8 @@ static enum emu_step execute_tma(struct emu_warp *warp, const struct emu_ins *in
 			return EMU_STOPPED;
 		op->form = form;
 		op->warp = warp;
-		if (!(load ? prepare_load : prepare_store)(warp, ins, (int)lane, op)) {
+		if (!(load ? prepare_load : prepare_store)(warp, ins, (int)lane, op) ||
+		    (load && warp->grid->mode != EMU_FAST && !poison(op))) {
 			op->op.discard(&op->op);
 			return EMU_STOPPED;
 		}

@@ -12,6 +12,8 @@ enum shape {
 	SHAPE_16x32bx2
 };
 
+static const uint32_t not_loaded = 0x7fc0dead; /* a NaN */
+
 static const char *const shape_names[] = {"32x32b",  "16x64b",   "16x128b",
 					  "16x256b", "16x32bx2", NULL};
 
@@ -225,6 +227,18 @@ static struct move_op *prepare(struct emu_warp *warp, const struct emu_ins *ins,
 	return NULL;
 }
 
+/* Registers that tcgen05.wait::ld has yet to make valid must not look like old values. */
+static void poison(const struct move_op *op)
+{
+	for (int r = 0; r < op->form->registers; r++) {
+		const struct emu_operand *item = emu_item(op->form->values, r);
+
+		if (item->kind == EMU_O_REGISTER)
+			EMU_FOR_LANES(lane, op->mask)
+		emu_frame_row32(op->frame, item->ref)[lane] = not_loaded;
+	}
+}
+
 static enum emu_step execute_load(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	struct move_op *op = prepare(warp, ins, mask, complete_load);
@@ -234,6 +248,8 @@ static enum emu_step execute_load(struct emu_warp *warp, const struct emu_ins *i
 	op->frame = warp->frame;
 	emu_frame_retain(op->frame);
 	op->op.discard = discard_load;
+	if (warp->grid->mode != EMU_FAST)
+		poison(op);
 	emu_async_of_warp(warp)->tmem_loads++;
 	emu_op_issue(warp, op);
 	return EMU_NEXT;
