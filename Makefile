@@ -23,8 +23,8 @@ OBJ := $(SRC:src/%.c=$(BUILD)/obj/%.o)
 EMUOBJ := $(EMU:src/emu/%.c=$(BUILD)/obj/emu/%.o)
 UNITBIN := $(UNIT:spec/c/%.c=$(BUILD)/%)
 
-PATHS = LUA_PATH="$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;" \
-  LUA_CPATH="$(CURDIR)/$(BUILD)/?.so;;"
+PATHS = LUA_PATH="$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;$$LUA_PATH;;" \
+  LUA_CPATH="$(CURDIR)/$(BUILD)/?.so;$$LUA_CPATH;;"
 
 all: $(BUILD)/tcmma/core.so
 
