@@ -2,7 +2,9 @@
  * Registers to rows: liveness, then linear scan over live intervals.
  *
  * Sharing a row is sound under divergence because a lane's value is written
- * under the lane's mask alone.  A source never shares its row with a result of
+ * under the lane's mask alone.  Registers of different widths never share: the
+ * lanes of a 64-bit row lie elsewhere than those of the two 32-bit rows in its
+ * place.  A source never shares its row with a result of
  * the same instruction, so handlers may write one lane while they still read
  * others.  Registers that an asynchronous instruction writes later stay live
  * until the wait that makes them valid.
@@ -211,81 +213,83 @@ struct rows {
 	uint32_t first_free_word;
 };
 
-static bool find_rows(struct rows *rows, uint32_t width, uint32_t *row)
+static bool find_row(struct rows *rows, uint32_t *row)
 {
-	uint64_t pattern = width == 4 ? 15 : width == 2 ? 3 : 1;
+	uint32_t w = rows->first_free_word;
 
-	for (uint32_t w = rows->first_free_word; w < rows->words; w++) {
-		if (rows->used[w] == UINT64_MAX) {
-			if (w == rows->first_free_word)
-				rows->first_free_word++;
-			continue;
-		}
-		for (uint32_t bit = 0; bit < 64; bit += width)
-			if (!(rows->used[w] >> bit & pattern)) {
-				rows->used[w] |= pattern << bit;
-				*row = w * 64 + bit;
-				if (*row + width > rows->count)
-					rows->count = *row + width;
-				return true;
-			}
-	}
-	return false;
+	while (w < rows->words && rows->used[w] == UINT64_MAX)
+		w++;
+	rows->first_free_word = w;
+	if (w == rows->words)
+		return false;
+	*row = w * 64 + (uint32_t)__builtin_ctzll(~rows->used[w]);
+	rows->used[w] |= 1ull << *row % 64;
+	if (*row + 1 > rows->count)
+		rows->count = *row + 1;
+	return true;
 }
 
-static void free_rows(struct rows *rows, uint32_t row, uint32_t width)
+static void free_row(struct rows *rows, uint32_t row)
 {
-	uint64_t pattern = width == 4 ? 15 : width == 2 ? 3 : 1;
-
-	rows->used[row / 64] &= ~(pattern << row % 64);
+	rows->used[row / 64] &= ~(1ull << row % 64);
 	if (row / 64 < rows->first_free_word)
 		rows->first_free_word = row / 64;
 }
 
-static uint32_t width_of(const struct emu_function *function, uint32_t reg)
+/* Files of registers that are coloured apart, by the 32-bit rows that one takes. */
+enum { PREDICATES, ROWS_1, ROWS_2, ROWS_4, FILES };
+
+static const uint32_t file_width[FILES] = {1, 1, 2, 4};
+
+static int file_of(const struct emu_function *function, uint32_t reg)
 {
 	uint32_t bits = emu_types[function->register_types[reg]].bits;
 
-	return bits <= 32 ? 1 : bits / 32;
+	return bits == 1 ? PREDICATES : bits <= 32 ? ROWS_1 : bits == 64 ? ROWS_2 : ROWS_4;
 }
 
 /* Chains of registers by the instruction where their interval starts, or ends. */
-static bool color(struct slots *slots, bool predicates, uint32_t *chain_start, uint32_t *chain_end,
-                  uint32_t *next_start, uint32_t *next_end)
+struct chains {
+	uint32_t *start, *end, *next_start, *next_end;
+};
+
+static bool color(struct slots *slots, int file, const struct chains *chains)
 {
 	struct emu_function *function = slots->function;
-	uint32_t count = function->ins_count;
+	uint32_t count = function->ins_count, *refs = function->register_refs;
+	uint32_t base = file == PREDICATES ? 0 : function->slot_count;
 	struct rows rows = {.words = MAX_ROWS / 64};
 	bool fine = true;
 
 	rows.used = calloc(rows.words, sizeof *rows.used);
 	if (!rows.used)
 		return false;
-	memset(chain_start, 0xff, count * sizeof *chain_start);
-	memset(chain_end, 0xff, count * sizeof *chain_end);
+	memset(chains->start, 0xff, count * sizeof *chains->start);
+	memset(chains->end, 0xff, count * sizeof *chains->end);
 	for (uint32_t reg = function->register_count; reg-- > 0;) {
-		if (slots->start[reg] == UINT32_MAX ||
-		    (function->register_types[reg] == EMU_T_PRED) != predicates)
+		if (slots->start[reg] == UINT32_MAX || file_of(function, reg) != file)
 			continue;
-		next_start[reg] = chain_start[slots->start[reg]];
-		chain_start[slots->start[reg]] = reg;
-		next_end[reg] = chain_end[slots->end[reg]];
-		chain_end[slots->end[reg]] = reg;
+		chains->next_start[reg] = chains->start[slots->start[reg]];
+		chains->start[slots->start[reg]] = reg;
+		chains->next_end[reg] = chains->end[slots->end[reg]];
+		chains->end[slots->end[reg]] = reg;
 	}
 	for (uint32_t pc = 0; fine && pc < count; pc++) {
-		for (uint32_t reg = pc ? chain_end[pc - 1] : UINT32_MAX; reg != UINT32_MAX;
-		     reg = next_end[reg])
-			free_rows(&rows, function->register_refs[reg], predicates ? 1 : width_of(function, reg));
-		for (uint32_t reg = chain_start[pc]; fine && reg != UINT32_MAX; reg = next_start[reg])
-			fine = find_rows(&rows, predicates ? 1 : width_of(function, reg),
-			                 &function->register_refs[reg]);
+		for (uint32_t reg = pc ? chains->end[pc - 1] : UINT32_MAX; reg != UINT32_MAX;
+		     reg = chains->next_end[reg])
+			free_row(&rows, (refs[reg] - base) / file_width[file]);
+		for (uint32_t reg = chains->start[pc]; fine && reg != UINT32_MAX;
+		     reg = chains->next_start[reg]) {
+			fine = find_row(&rows, &refs[reg]);
+			refs[reg] = base + refs[reg] * file_width[file];
+		}
 	}
 	free(rows.used);
-	if (predicates)
+	if (file == PREDICATES)
 		function->predicate_count = rows.count;
 	else
-		function->slot_count = rows.count;
-	return fine;
+		function->slot_count += rows.count * file_width[file];
+	return fine && function->slot_count <= MAX_ROWS;
 }
 
 static void set_ref(const struct emu_function *function, struct emu_operand *operand)
@@ -313,16 +317,17 @@ static void set_refs(struct emu_function *function)
 	}
 }
 
-static bool color_both(struct slots *slots)
+static bool color_all(struct slots *slots)
 {
 	struct emu_function *function = slots->function;
 	size_t count = function->ins_count, registers = function->register_count;
 	uint32_t *memory = malloc((2 * count + 2 * registers + 1) * sizeof *memory);
+	struct chains chains = {memory, memory + count, memory + 2 * count,
+	                        memory + 2 * count + registers};
 	bool fine = memory != NULL;
 
-	for (int predicates = 0; fine && predicates < 2; predicates++)
-		fine = color(slots, predicates, memory, memory + count, memory + 2 * count,
-		             memory + 2 * count + registers);
+	for (int file = 0; fine && file < FILES; file++)
+		fine = color(slots, file, &chains);
 	free(memory);
 	return fine;
 }
@@ -355,7 +360,7 @@ bool emu_slots_function(struct emu_function *function, struct emu_error *error)
 		extend_blocks(&slots);
 		extend_pending(&slots, EMU_I_PENDING_WGMMA, EMU_I_AWAIT_WGMMA);
 		extend_pending(&slots, EMU_I_PENDING_TMEM, EMU_I_AWAIT_TMEM);
-		fine = color_both(&slots);
+		fine = color_all(&slots);
 		if (fine)
 			set_refs(function);
 	}
