@@ -74,6 +74,8 @@ const char *tc_pos_text(struct kern *k, struct srcpos pos)
 {
 	if (!pos.file)
 		return "an unknown line";
+	if (strcmp(pos.file, TC_PROMPT) == 0)
+		return "the prompt";
 	if (k->err.pos.file && strcmp(pos.file, k->err.pos.file) == 0)
 		return tc_arena_printf(&k->arena, "line %d", pos.line);
 	return tc_arena_printf(&k->arena, "%s:%d", pos.file, pos.line);

@@ -215,6 +215,15 @@ void tc_position(lua_State *L, struct srcpos *pos)
 	lua_pop(L, 1);
 }
 
+const char *tc_push_place(lua_State *L, struct srcpos pos)
+{
+	if (!pos.file)
+		return lua_pushliteral(L, "an unknown line");
+	if (strcmp(pos.file, TC_PROMPT) == 0)
+		return lua_pushliteral(L, "the prompt");
+	return lua_pushfstring(L, "%s:%d", pos.file, pos.line);
+}
+
 static const char *push_vformat(lua_State *L, const char *fmt, va_list ap)
 {
 	va_list again;

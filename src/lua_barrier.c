@@ -159,7 +159,7 @@ static int barrier_tostring(lua_State *L)
 	const struct barrier_ref *r = tc_read_recorded(L, 1, TC_BARRIER, NULL);
 	const struct barrier *b = r->barrier;
 
-	lua_pushfstring(L, "%s%s%s%s, %d arrival%s, %s made at %s:%d",
+	lua_pushfstring(L, "%s%s%s%s, %d arrival%s, %s made at %s",
 			b->cluster ? "cluster barrier" : "barrier", b->name ? " '" : "",
 			b->name ? b->name : "", b->name ? "'" : "", b->num_arrivals,
 			b->num_arrivals == 1 ? "" : "s",
@@ -168,7 +168,7 @@ static int barrier_tostring(lua_State *L)
 					: b->num_barriers > 1 ? "array of %d,"
 							      : "single,",
 					b->num_barriers),
-			b->pos.file ? b->pos.file : "?", b->pos.line);
+			tc_push_place(L, b->pos));
 	return 1;
 }
 

@@ -109,6 +109,32 @@ static int config_pairs(lua_State *L)
 	return 3;
 }
 
+/* "tcmma.config (device = emulator, cache = true ...)": what is set. */
+static int config_tostring(lua_State *L)
+{
+	luaL_Buffer b;
+	const char *between = " (";
+
+	luaL_buffinit(L, &b);
+	luaL_addstring(&b, "tcmma.config");
+	for (int c = 0; c < CONFIG_COUNT; c++) {
+		push_field(L, (enum config)c);
+		if (lua_isnil(L, -1)) {
+			lua_pop(L, 1);
+			continue;
+		}
+		lua_pushfstring(L, "%s%s = %s", between, field_names[c],
+				luaL_tolstring(L, -1, NULL));
+		lua_replace(L, -3);
+		lua_pop(L, 1);
+		luaL_addvalue(&b);
+		between = ", ";
+	}
+	luaL_addstring(&b, ")");
+	luaL_pushresult(&b);
+	return 1;
+}
+
 /* A variable that is set to nonsense is a mistake of the user's, not a reason to guess. */
 static void refuse_bad_variables(lua_State *L)
 {
@@ -183,6 +209,8 @@ void tc_open_config(lua_State *L)
 	lua_setfield(L, -2, "__newindex");
 	lua_pushcfunction(L, config_pairs);
 	lua_setfield(L, -2, "__pairs");
+	lua_pushcfunction(L, config_tostring);
+	lua_setfield(L, -2, "__tostring");
 	lua_pushliteral(L, "tcmma.config");
 	lua_setfield(L, -2, "__name");
 	lua_setmetatable(L, -2);

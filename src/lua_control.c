@@ -454,9 +454,9 @@ static int var_tostring(lua_State *L)
 	static const char *const type[] = {"s32", "f32", "predicate"};
 	const struct var *v = tc_read_recorded(L, 1, TC_VAR, NULL);
 
-	lua_pushfstring(L, "var of %s %s, made at %s:%d", v->frag ? "fragment" : "recorded",
+	lua_pushfstring(L, "var of %s %s, made at %s", v->frag ? "fragment" : "recorded",
 			v->frag ? tc_dtypes[v->frag->dtype].name : type[v->type],
-			v->pos.file ? v->pos.file : "?", v->pos.line);
+			tc_push_place(L, v->pos));
 	return 1;
 }
 

@@ -449,9 +449,9 @@ static int kernel_tostring(lua_State *L)
 	if (!k)
 		lua_pushliteral(L, "kernel (closed)");
 	else
-		lua_pushfstring(L, "kernel '%s', %d operations%s, recorded at %s:%d", k->name,
-				k->op_count, k->finished ? "" : " so far",
-				k->pos.file ? k->pos.file : "?", k->pos.line);
+		lua_pushfstring(L, "kernel '%s', %d operation%s%s, recorded at %s", k->name,
+				k->op_count, k->op_count == 1 ? "" : "s",
+				k->finished ? "" : " so far", tc_push_place(L, k->pos));
 	return 1;
 }
 

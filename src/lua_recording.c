@@ -70,9 +70,9 @@ void tc_check_none_open(lua_State *L)
 	tc_set_open_recording(L, lua_gettop(L));
 	k = tc_current_kernel(L);
 	tc_error(L,
-		 "the recording of kernel '%s', opened at %s:%d, is still open: call its :finish() "
+		 "the recording of kernel '%s', opened at %s, is still open: call its :finish() "
 		 "or :close() first",
-		 k->name, k->pos.file ? k->pos.file : "?", k->pos.line);
+		 k->name, tc_push_place(L, k->pos));
 }
 
 struct protected_call {
@@ -224,14 +224,13 @@ static void *of_open_recording(lua_State *L, const struct lua_recorded *object,
 	if (!k)
 		tc_error(L, "this %s belongs to a kernel that was closed", class_name);
 	else if (!open)
-		tc_error(L, "this %s belongs to kernel '%s' (%s:%d), whose recording is finished",
-			 class_name, k->name, k->pos.file ? k->pos.file : "?", k->pos.line);
+		tc_error(L, "this %s belongs to kernel '%s' (%s), whose recording is finished",
+			 class_name, k->name, tc_push_place(L, k->pos));
 	else
 		tc_error(L,
-			 "this %s belongs to kernel '%s' (%s:%d), not to '%s', which is being "
+			 "this %s belongs to kernel '%s' (%s), not to '%s', which is being "
 			 "recorded",
-			 class_name, k->name, k->pos.file ? k->pos.file : "?", k->pos.line,
-			 open->kern->name);
+			 class_name, k->name, tc_push_place(L, k->pos), open->kern->name);
 	return NULL;
 }
 

@@ -70,6 +70,8 @@ const char *tc_describe(lua_State *L, int index);
 
 /* Position of the user: first frame that is not in tcmma's own Lua files. */
 void tc_position(lua_State *L, struct srcpos *pos);
+/* Pushes "file:line", or "the prompt". */
+const char *tc_push_place(lua_State *L, struct srcpos pos);
 /* luaL_error at the user's position. */
 int tc_error(lua_State *L, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* "bad argument #2 to 'mma' (...)" at the user's position. */

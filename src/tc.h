@@ -580,6 +580,8 @@ struct role *tc_kern_role(struct kern *k);
 /* A kernel without roles gets its implicit one, if it has none yet. */
 void tc_kern_finish(struct kern *k);
 void tc_ptrvec_add(struct kern *k, struct ptrvec *v, void *item);
+/* What Lua calls the source of a line typed at its prompt, where each line is number 1. */
+#define TC_PROMPT "stdin"
 /* "line 12", or "other.lua:12" when the place of the current call is in another file. */
 const char *tc_pos_text(struct kern *k, struct srcpos pos);
 
