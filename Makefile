@@ -39,7 +39,7 @@ help:
 	@echo "soak        the slow specs"
 	@echo "bench       speed of the emulator, of recording and of require"
 	@echo "check-gpu   the specs that need a GPU"
-	@echo "docs        docs/reference.md, lua/tcmma/meta.lua and docs/errors.md from the sources"
+	@echo "docs        docs/reference.md, docs/errors.md, lua/tcmma/meta.lua and the rockspec from the sources"
 	@echo "format      clang-format on all C files"
 	@echo "install     into PREFIX ($(PREFIX))"
 	@echo "env         print the variables that make require 'tcmma' work from this tree"
@@ -111,6 +111,7 @@ bench: all unit
 docs: all
 	@$(PATHS) $(LUA) tools/docs.lua
 	@$(LUA) tools/errors.lua
+	@$(LUA) tools/rockspec.lua
 
 format:
 	clang-format -i $(SRC) $(EMU) $(UNIT) $(wildcard src/*.h src/emu/*.h)

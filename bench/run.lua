@@ -37,8 +37,10 @@ for i = 1, 31 do
 end
 row("require, over bare Lua (31 processes each, in turn)", "%.2f ms", (median(with) - median(without)) * 1e3)
 local size = io.popen("stat -c %s " .. build_dir .. "/tcmma/core.so"):read "n"
-local stripped = io.popen(("strip -o /tmp/tcmma_core_$$ %s/tcmma/core.so && stat -c %%s /tmp/tcmma_core_$$; rm -f /tmp/tcmma_core_$$")
-   :format(build_dir)):read "n"
+local copy = os.tmpname()
+os.execute(("strip -o %s %s/tcmma/core.so"):format(copy, build_dir))
+local stripped = io.popen("stat -c %s " .. copy):read "n"
+os.remove(copy)
 row("size of core.so, as built / stripped", "%.2f / %.2f MB", size / 1e6, stripped / 1e6)
 
 local build = dofile "examples/04_matmul_tiled_epilogue.lua"
@@ -55,15 +57,15 @@ else
    row("assemble", "not run: %s", message)
 end
 
-local function matmul(size, runs)
-   local kernel = build(size, size, size)
-   local a = tc.randn({ size, size }, tc.float16, { seed = 1 })
-   local b = tc.randn({ size, size }, tc.float16, { seed = 2 })
-   local out = tc.empty({ size, size }, tc.float16)
+local function matmul(n, runs)
+   local kernel = build(n, n, n)
+   local a = tc.randn({ n, n }, tc.float16, { seed = 1 })
+   local b = tc.randn({ n, n }, tc.float16, { seed = 2 })
+   local out = tc.empty({ n, n }, tc.float16)
    kernel(a, b, out)
    local report
    local seconds = time(runs, function() report = kernel:emulate({ mode = "fast" }, a, b, out) end)
-   row(("emulator, %d^3 f16 matmul, fast, one core (%d runs)"):format(size, runs),
+   row(("emulator, %d^3 f16 matmul, fast, one core (%d runs)"):format(n, runs),
       "%.3f s, %.1f GFLOP/s of MMA, %.2f M warp-instructions", seconds,
       report.counters.mma_flops / seconds / 1e9, report.counters.warp_instructions / 1e6)
 end

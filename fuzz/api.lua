@@ -71,7 +71,8 @@ end
 
 -- Things that are worth having in the pool from the start.
 local function open_recording()
-   local ok, k = pcall(tc.record, { name = "f", args = { tc.gmem({ 256, 256 }, "f16") }, grid = { 2 }, grid_names = { "m" } })
+   local ok, k = pcall(tc.record, { name = "f", args = { tc.gmem({ 256, 256 }, "f16") }, grid = { 2 },
+      grid_names = { "m" } })
    if ok then
       keep(k)
       for _, make in ipairs {
