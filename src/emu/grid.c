@@ -174,8 +174,7 @@ static struct emu_warp *new_warp(struct emu_cta *cta, int index)
 	warp->registers = cta->grid->registers_per_thread;
 	warp->random = cta->grid->launch->seed ^ (cta->cluster->index << 20) ^
 	               ((uint64_t)cta->rank << 8) ^ (uint64_t)index ^ 0x51ed270b7a649c21ull;
-	warp->specials = calloc(EMU_SPECIAL_ROWS, EMU_ROW_BYTES);
-	frame = warp->specials ? emu_frame_new(warp, cta->grid->kernel, NULL, 0) : NULL;
+	frame = emu_special_fill(warp) ? emu_frame_new(warp, cta->grid->kernel, NULL, 0) : NULL;
 	if (!frame) {
 		free(warp->local);
 		free(warp->specials);
@@ -183,7 +182,6 @@ static struct emu_warp *new_warp(struct emu_cta *cta, int index)
 		return NULL;
 	}
 	frame->mask = warp->live;
-	emu_special_fill(warp);
 	emu_ready(emu_split_new(warp, warp->live, 0, frame, -1));
 	emu_frame_release(warp, frame);
 	return warp;
@@ -366,6 +364,8 @@ static void run(struct emu_grid *grid)
 			worker.clusters->previous = NULL;
 		emu_cluster_free(cluster);
 	}
+	for (int w = 0; w < EMU_MAX_CTA_WARPS; w++)
+		free(worker.specials[w]);
 	grid->report->counters = worker.counters;
 }
 

@@ -550,6 +550,7 @@ struct emu_worker {
 	uint64_t instructions, since_admission;
 	uint64_t random;
 	struct emu_counters counters;
+	uint8_t *specials[EMU_MAX_CTA_WARPS]; /* model of the EMU_BANK_WARP of each warp */
 	bool stop;
 };
 

@@ -18,12 +18,15 @@ static struct window guess_window(const struct emu_warp *warp, enum emu_space *s
 	struct window window = {0, 0, NULL};
 	uint64_t base = emu_shared_base(cta);
 
+	/* In the generic window the parameters lie elsewhere: slowly, then. */
 	if (*space == EMU_GENERIC) {
 		uint64_t inside = address;
 
 		*space = emu_generic_space(&inside);
 		if (*space == EMU_SHARED_CLUSTER)
 			base += EMU_WINDOW_SHARED;
+		if (*space == EMU_PARAM)
+			return window;
 	}
 	switch (*space) {
 	case EMU_SHARED:
@@ -33,6 +36,10 @@ static struct window guess_window(const struct emu_warp *warp, enum emu_space *s
 	case EMU_CONST:
 		if (hit && !hit->released && (kind == EMU_READ || !hit->read_only))
 			return (struct window){hit->address, hit->size, hit->host};
+		return window;
+	case EMU_PARAM:
+		if (kind == EMU_READ)
+			return (struct window){0, warp->grid->param_bytes, warp->grid->params};
 		return window;
 	default:
 		return window;

@@ -209,7 +209,7 @@ static void run_split(struct emu_worker *worker, struct emu_split *split)
 			split->pc++;
 			continue;
 		}
-		threads += (uint32_t)__builtin_popcount(mask);
+		threads += mask == EMU_FULL ? EMU_LANES : (uint32_t)__builtin_popcount(mask);
 		warp->ins = ins;
 		if (ins->flags & (EMU_I_ALIGNED | EMU_I_POLL) &&
 		    special_flags(warp, ins, mask) != EMU_NEXT)

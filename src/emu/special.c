@@ -1,6 +1,7 @@
 /* Special registers: what a warp knows about itself and its place in the grid. */
 #include "special.h"
 #include "ptx.h"
+#include <stdlib.h>
 
 static const struct {
 	const char *text;
@@ -63,9 +64,9 @@ static void fill_threads(struct emu_warp *warp)
 	}
 }
 
-void emu_special_fill(struct emu_warp *warp)
+/* Rows that are the same for every warp of the grid with this index. */
+static void fill_fixed(struct emu_warp *warp)
 {
-	const struct emu_cta *cta = warp->cta;
 	const struct emu_grid *grid = warp->grid;
 	uint32_t clusters[3];
 
@@ -73,19 +74,13 @@ void emu_special_fill(struct emu_warp *warp)
 		clusters[i] = grid->grid[i] / grid->cluster[i];
 	fill_threads(warp);
 	fill3(warp, EMU_S_NTID_X, grid->block);
-	fill3(warp, EMU_S_CTAID_X, cta->id);
 	fill3(warp, EMU_S_NCTAID_X, grid->grid);
 	fill(warp, EMU_S_WARPID, (uint32_t)warp->index);
 	fill(warp, EMU_S_NWARPID, grid->warp_count);
-	fill(warp, EMU_S_SMID, (uint32_t)((cta->cluster->index * (uint64_t)cta->cluster->cta_count +
-	                                   cta->rank) % (uint64_t)grid->sm_count));
 	fill(warp, EMU_S_NSMID, (uint32_t)grid->sm_count);
-	fill3(warp, EMU_S_CLUSTERID_X, cta->cluster->id);
 	fill3(warp, EMU_S_NCLUSTERID_X, clusters);
-	fill3(warp, EMU_S_CLUSTER_CTAID_X, cta->rank3);
 	fill3(warp, EMU_S_CLUSTER_NCTAID_X, grid->cluster);
-	fill(warp, EMU_S_CLUSTER_CTARANK, cta->rank);
-	fill(warp, EMU_S_CLUSTER_NCTARANK, (uint32_t)cta->cluster->cta_count);
+	fill(warp, EMU_S_CLUSTER_NCTARANK, (uint32_t)warp->cta->cluster->cta_count);
 	fill(warp, EMU_S_TOTAL_SMEM, grid->shared_bytes);
 	fill(warp, EMU_S_DYNAMIC_SMEM, grid->launch->dynamic_smem);
 	fill(warp, EMU_S_AGGREGATE_SMEM, grid->shared_bytes);
@@ -95,6 +90,34 @@ void emu_special_fill(struct emu_warp *warp)
 	for (int i = 0; i < 4; i++)
 		fill(warp, EMU_S_ENVREG0 + i, 0);
 	memset(warp->specials + EMU_S_GRIDID * EMU_ROW_BYTES, 0, 2 * EMU_ROW_BYTES);
+}
+
+bool emu_special_fill(struct emu_warp *warp)
+{
+	const struct emu_cta *cta = warp->cta;
+	const struct emu_grid *grid = warp->grid;
+	uint8_t **model = &warp->worker->specials[warp->index];
+
+	warp->specials = malloc(EMU_SPECIAL_ROWS * EMU_ROW_BYTES);
+	if (!warp->specials)
+		return false;
+	if (!*model) {
+		*model = malloc(EMU_SPECIAL_ROWS * EMU_ROW_BYTES);
+		if (!*model)
+			return false;
+		fill_fixed(warp);
+		memcpy(*model, warp->specials, EMU_SPECIAL_ROWS * EMU_ROW_BYTES);
+	} else {
+		memcpy(warp->specials, *model, EMU_SPECIAL_ROWS * EMU_ROW_BYTES);
+	}
+	fill3(warp, EMU_S_CTAID_X, cta->id);
+	fill(warp, EMU_S_SMID,
+	     (uint32_t)((cta->cluster->index * (uint64_t)cta->cluster->cta_count + cta->rank) %
+	                (uint64_t)grid->sm_count));
+	fill3(warp, EMU_S_CLUSTERID_X, cta->cluster->id);
+	fill3(warp, EMU_S_CLUSTER_CTAID_X, cta->rank3);
+	fill(warp, EMU_S_CLUSTER_CTARANK, cta->rank);
+	return true;
 }
 
 /* Time is counted in instructions, so that a run can be repeated. */

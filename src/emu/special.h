@@ -24,8 +24,8 @@ static inline uint32_t emu_special_ref(int special)
 /* The special register of a name such as %tid.x, -1 when there is none. */
 int emu_special_named(const char *text, size_t length, enum emu_type *type);
 bool emu_special_is_dynamic(int special);
-/* Fills the warp's bank; its CTA, index and lanes are set. */
-void emu_special_fill(struct emu_warp *warp);
+/* Makes the warp's bank; its CTA and index are set.  False: no memory. */
+bool emu_special_fill(struct emu_warp *warp);
 /* A dynamic special register, the same for all lanes. */
 uint64_t emu_special_read(const struct emu_warp *warp, int special);
 
