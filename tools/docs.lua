@@ -1,14 +1,16 @@
---- Writes docs/reference.md and lua/tcmma/meta.lua from the documentation in the code.
+--- Writes docs/reference.md and lua/tcmma/meta.lua from the documentation in the code, and the table of
+-- variables in README.md from that of the settings.
 --
 -- lua5.4 tools/docs.lua [--check]: with --check nothing is written, and the exit status is 1 when one of
--- the two is not what it would be.  Needs LUA_PATH and LUA_CPATH as `make -s env` prints them.
+-- them is not what it would be.  Needs LUA_PATH and LUA_CPATH as `make -s env` prints them.
 
 local documentation = require "tcmma.documentation"
 local tc = require "tcmma"
 
 for _, part in ipairs { "bench", "help", "npy", "safetensors" } do assert(tc[part], part) end
 
-local REFERENCE, META = "docs/reference.md", "lua/tcmma/meta.lua"
+local REFERENCE, META, README = "docs/reference.md", "lua/tcmma/meta.lua", "README.md"
+local VARIABLES_BEGIN, VARIABLES_END = "<!-- made by tools/docs.lua -->\n", "<!-- end -->\n"
 
 --- {owner = {class = entry?, functions = {entry...}}}, and the owners in order.
 local function group(all)
@@ -208,10 +210,25 @@ local function read(path)
   return text
 end
 
+--- README with the table of variables between its two marks.
+local function readme()
+  local text = assert(read(README))
+  local _, first = text:find(VARIABLES_BEGIN, 1, true)
+  local last = text:find(VARIABLES_END, 1, true)
+  assert(first and last, "README.md lacks the marks of the table of variables")
+  local rows = { "| variable | `tc.config` | default | meaning |", "|---|---|---|---|" }
+  for _, s in ipairs(tc.settings()) do
+    rows[#rows + 1] = ("| `%s` | `%s` | %s | %s |"):format(s.variable, s.field,
+      s.default and "`" .. s.default .. "`" or "", s.doc)
+  end
+  return text:sub(1, first) .. table.concat(rows, "\n") .. "\n" .. text:sub(last)
+end
+
 local function main(check)
   local groups, owners = group(documentation.all())
   local stale = false
-  for path, text in pairs { [REFERENCE] = reference(groups, owners), [META] = meta(groups, owners) } do
+  local made = { [REFERENCE] = reference(groups, owners), [META] = meta(groups, owners), [README] = readme() }
+  for path, text in pairs(made) do
     if read(path) == text then goto continue end
     if check then
       io.stderr:write(path, " is stale: run `make docs`\n")

@@ -1088,6 +1088,19 @@ function class_ref:at(...) end
 ---@return Scalar|Fragment
 function class_ref:load() end
 
+---Runs what is recorded so far on the emulator, prints what the ref holds at the end, and returns that as an array of the view's shape. The recording stays as it is, open or finished.
+---
+---- `args`: the arrays of the run, which works on copies of them; they are kept for the peeks that follow. An argument without an array gets random normal numbers (integers from -4 to 4), the same ones each time
+---- `target`: the kernel's own, else that of the current device; for TMEM one that has it
+---- `mode`, `numerics`, `seed`: as for `kernel:emulate`; `mode` is "fast" unless given
+---- `cta`: the block to look at, {x, y, z} as in a report; default {0, 0, 0}
+---- `quiet`: print nothing
+---
+---Works on TMEM, SMEM and arguments. TMEM that nobody has written holds the emulator's pattern 0x7fc0dead (a NaN) in each column. Scales and sparsity metadata, which are no rows and columns, come as they lie: uint32, 128 lanes by columns. A recording that waits for what never comes raises an error that names the barrier.
+---@param opts? {args?: tcmma.array[], target?: string, mode?: string, numerics?: string, seed?: integer, cta?: integer[], quiet?: boolean}
+---@return tcmma.array
+function class_ref:peek(opts) end
+
 ---Stores into SMEM or GMEM: a fragment of the ref's shape and dtype, or one value into every element. `ref[i] = x` is `ref[i]:store(x)`.
 ---
 ---What lies outside a GMEM array is not written. Before TMA or an MMA reads the stored SMEM, call `tc.commit_smem()`. TMEM is stored by `tc.async_store_tmem`.
