@@ -36,10 +36,12 @@ describe("tc.bench", function()
   end)
 
   it("checks its arguments", function()
-    assert.matches("a function expected, got number", message(tc.bench, 5))
-    assert.matches("unknown option 'warm' %(options: device, quantiles, repetitions, warmup%)",
+    assert.matches("function expected, got integer 5", message(tc.bench, 5))
+    assert.matches("unknown option 'warm' %(did you mean 'warmup'%?%)",
       message(tc.bench, print, { warm = 1 }))
-    assert.matches("option 'repetitions' must be an integer >= 1, got 0", message(tc.bench, print, { repetitions = 0 }))
-    assert.matches("options table expected, got string", message(tc.bench, print, "emulator"))
+    assert.matches("unknown option 'x' %(options: device, quantiles, repetitions, warmup%)",
+      message(tc.bench, print, { x = 1 }))
+    assert.matches("option 'repetitions' must be an integer >= 1, got integer 0", message(tc.bench, print, { repetitions = 0 }))
+    assert.matches("options table expected, got string \"emulator\"", message(tc.bench, print, "emulator"))
   end)
 end)

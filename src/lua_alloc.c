@@ -126,6 +126,10 @@ static void read_tiling(lua_State *L, int arg, struct alloc *a)
 {
 	if (!tc_option_push(L, arg, "tiling"))
 		return;
+	if (!lua_istable(L, -1))
+		tc_argerror(L, arg,
+			    "option 'tiling' must be a list of sizes such as {8, 64}, got %s",
+			    tc_describe(L, -1));
 	a->tiling_given = true;
 	a->tiling_rank = tc_check_shape(L, lua_gettop(L), a->tiling, TC_MAX_RANK, 1);
 	lua_pop(L, 1);
@@ -201,6 +205,10 @@ static int allocate_at(lua_State *L, enum space space, int arg)
 	return 1;
 }
 
+#define OPTIONS_TYPE                                                                               \
+	"{swizzle?: integer|string, tiling?: integer[], collective?: boolean, packed?: boolean, "  \
+	"layout?: string, name?: string}"
+
 #define OPTIONS_DOC                                                                                \
 	"SMEM takes `swizzle` (128, 64, 32 or \"none\"; default: the largest that divides a "      \
 	"row). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 "      \
@@ -211,7 +219,7 @@ static int allocate_at(lua_State *L, enum space space, int arg)
 	"Allocations are static: one per call, whatever loop of the kernel they stand in."
 
 static const char allocate_doc[] =
-	"allocate(space: Space, shape: integer[], dtype: DType, opts?: AllocOptions) -> Ref\n"
+	"allocate(space: Space, shape: integer[], dtype: DType, opts?: " OPTIONS_TYPE ") -> Ref\n"
 	"Allocates shared or tensor memory for the kernel that is being recorded.\n\n" OPTIONS_DOC;
 
 static int ref_allocate(lua_State *L)
@@ -220,7 +228,7 @@ static int ref_allocate(lua_State *L)
 }
 
 static const char smem_doc[] =
-	"smem(shape: integer[], dtype: DType, opts?: AllocOptions) -> Ref\n"
+	"smem(shape: integer[], dtype: DType, opts?: " OPTIONS_TYPE ") -> Ref\n"
 	"`tc.allocate` in shared memory. The last two dimensions are a tile, the others count "
 	"tiles (stages).\n\n" OPTIONS_DOC;
 
@@ -230,7 +238,7 @@ static int ref_smem(lua_State *L)
 }
 
 static const char tmem_doc[] =
-	"tmem(shape: integer[], dtype: DType, opts?: AllocOptions) -> Ref\n"
+	"tmem(shape: integer[], dtype: DType, opts?: " OPTIONS_TYPE ") -> Ref\n"
 	"`tc.allocate` in tensor memory: 64 or 128 rows (lanes), and columns of 32 bits, 512 in "
 	"all.\n\n" OPTIONS_DOC;
 

@@ -265,6 +265,16 @@ int tc_error(lua_State *L, const char *fmt, ...)
 	return raise_here(L);
 }
 
+/* tc:zeros(...): the module is the first argument. */
+static bool is_module(lua_State *L, int index)
+{
+	luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+	lua_getfield(L, -1, "tcmma.core");
+	bool same = lua_istable(L, index) && lua_rawequal(L, index, -1);
+	lua_pop(L, 2);
+	return same;
+}
+
 int tc_argerror(lua_State *L, int arg, const char *fmt, ...)
 {
 	lua_Debug ar;
@@ -282,8 +292,11 @@ int tc_argerror(lua_State *L, int arg, const char *fmt, ...)
 	lua_getinfo(L, "nf", &ar);
 	if (lua_iscfunction(L, -1))
 		entry = find_function(L, lua_tocfunction(L, -1), &owner);
-	const char *name = entry ? entry->name : ar.name ? ar.name : "?";
-	if (strcmp(ar.namewhat, "method") == 0 && --arg == 0)
+	const char *name = entry ? entry->name : ar.name ? ar.name : "function";
+	if (entry && is_module(L, 1))
+		lua_pushfstring(L, "'%s' was called with a colon: write tc.%s(...), with a dot",
+				name, name);
+	else if (strcmp(ar.namewhat, "method") == 0 && --arg == 0)
 		lua_pushfstring(L, "calling '%s' on bad self (%s)", name, text);
 	else
 		lua_pushfstring(L, "bad argument #%d to '%s' (%s)", arg, name, text);

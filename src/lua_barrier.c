@@ -39,7 +39,8 @@ static void read_counts(lua_State *L, struct barrier *b)
 }
 
 static const char barrier_doc[] =
-	"barrier(opts?: BarrierOptions) -> Barrier\n"
+	"barrier(opts?: {num_arrivals?: integer, num_barriers?: integer, orders_tensor_core?: "
+	"boolean, name?: string}) -> Barrier\n"
 	"An mbarrier, or an array of them, in shared memory.\n\n"
 	"- `num_arrivals` (1): operations as written that complete a phase; each copy, mma with "
 	"`barrier=`, `tc.commit_arrive` and `tc.barrier_arrive` counts 1\n"
@@ -63,7 +64,8 @@ static int barrier_new(lua_State *L)
 }
 
 static const char cluster_barrier_doc[] =
-	"cluster_barrier(opts: ClusterBarrierOptions) -> Barrier\n"
+	"cluster_barrier(opts: {collective_axes: string|string[], num_arrivals?: integer, "
+	"num_barriers?: integer, orders_tensor_core?: boolean, name?: string}) -> Barrier\n"
 	"A barrier in every CTA of the cluster: an arrival arrives at those of all CTAs along "
 	"`collective_axes`.\n\n"
 	"- `collective_axes` (string or list of strings, required): cluster axes by name\n"

@@ -184,6 +184,11 @@ static int frag_where(lua_State *L)
 					   tc_describe(L, i + 1));
 		scalars &= v[i].kind != 't';
 	}
+	if (v[0].kind == 'i' || v[0].kind == 'f' || (scalars && v[0].kind == 'b'))
+		return tc_argerror(L, 1,
+				   "condition expected: a bool fragment or a recorded predicate, "
+				   "from :lt and its like; got %s",
+				   tc_describe(L, 1));
 	if (scalars && v[0].kind == 'v') {
 		lua_settop(L, 3);
 		lua_getfield(L, 1, "select");
@@ -230,7 +235,8 @@ static void make_full(struct kern *k, void *arg)
 }
 
 static const char full_doc[] =
-	"full(shape: integer[], value: number|boolean|Scalar, dtype: DType, opts?: {device?: any}) -> "
+	"full(shape: integer[], value: number|boolean|Scalar, dtype: DType, opts?: {device?: "
+	"tcmma.device|string}) -> "
 	"Fragment|tcmma.array\n"
 	"In a recording, a fragment with one value everywhere, in role code of whole warpgroups. "
 	"Outside of one, a new array with one value everywhere; `opts.device` names its device.";
@@ -246,6 +252,7 @@ static int frag_full(lua_State *L)
 		return tc_argerror(L, 2, "number, boolean or recorded scalar expected, got %s",
 				   tc_describe(L, 2));
 	s.dtype = tc_check_dtype(L, 3);
+	tc_options(L, 4, (const char *const[]){NULL}); /* those are of arrays */
 	tc_record_call(L, make_full, &s);
 	tc_push_recorded(L, TC_FRAGMENT, s.result);
 	return 1;

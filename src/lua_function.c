@@ -465,7 +465,7 @@ static int function_tostring(lua_State *L)
 
 static const struct tc_function function_methods[] = {
 	{"launch", function_launch,
-	 "launch(opts: {grid?: integer[], block?: integer[], cluster?: integer[], smem?: "
+	 "launch(opts?: {grid?: integer[], block?: integer[], cluster?: integer[], smem?: "
 	 "integer, args?: "
 	 "any[], stream?: tcmma.stream, device?: tcmma.device|string}) -> tcmma.function\n"
 	 "Launches the kernel where its arrays live. `grid` counts blocks, sizes are x, y, z and 1 "
@@ -477,7 +477,7 @@ static const struct tc_function function_methods[] = {
 	 "struct. On a GPU it returns at once; on the emulator when the grid has ended, and a "
 	 "fault is an error."},
 	{"emulate", function_emulate,
-	 "emulate(opts: {grid?: integer[], block?: integer[], cluster?: integer[], smem?: "
+	 "emulate(opts?: {grid?: integer[], block?: integer[], cluster?: integer[], smem?: "
 	 "integer, args?: "
 	 "any[], target?: string, mode?: string, numerics?: string, seed?: integer, "
 	 "max_instructions?: integer, "

@@ -218,7 +218,8 @@ static int comparison_tostring(lua_State *L)
 {
 	char text[256];
 
-	luaL_checktype(L, 1, LUA_TTABLE);
+	if (!lua_istable(L, 1))
+		return tc_argerror(L, 1, "table expected, got %s", tc_describe(L, 1));
 	snprintf(text, sizeof text,
 		 "%.0f of %.0f elements differ; greatest error %.3g, relative rms %.3g (rtol %.3g, "
 		 "atol %.3g)",

@@ -274,7 +274,9 @@ static void finish(struct kern *k, void *arg)
 }
 
 static const char kernel_doc[] =
-	"kernel(spec: KernelSpec) -> Kernel\n"
+	"kernel(spec: {name?: string, args?: tcmma.gmem[], grid?: integer[]|function, grid_names?: "
+	"string[], cluster?: integer[], "
+	"cluster_names?: string[], target?: string, profile?: boolean, body: function}) -> Kernel\n"
 	"Records a kernel by running `body` once, and returns it ready to call.\n\n"
 	"Fields of the table:\n"
 	"- `name` string, default \"kernel\": the name in messages and in the PTX\n"
@@ -318,7 +320,9 @@ static int kernel_new(lua_State *L)
 }
 
 static const char record_doc[] =
-	"record(spec: RecordSpec) -> Kernel, Ref...\n"
+	"record(spec: {name?: string, args?: tcmma.gmem[], grid?: integer[]|function, grid_names?: "
+	"string[], cluster?: integer[], "
+	"cluster_names?: string[], target?: string, profile?: boolean}) -> Kernel, Ref...\n"
 	"Opens a recording for the prompt: the table of `tc.kernel` without `body`. Returns the "
 	"kernel and one ref per argument.\n\n"
 	"Every following call is checked and appended at once; a refused call leaves the recording "

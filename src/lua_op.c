@@ -135,7 +135,8 @@ static void read_accumulate(lua_State *L, struct lua_value *v)
 }
 
 static const char mma_doc[] =
-	"mma(acc: Ref, a: Ref, b: Ref, opts?: MmaOptions)\n"
+	"mma(acc: Ref, a: Ref, b: Ref, opts?: {barrier?: Barrier, accumulate?: boolean|Scalar, "
+	"a_scale?: Ref, b_scale?: Ref, a_sparse_metadata?: Ref, collective_axis?: string})\n"
 	"acc (M, N) = a (M, K) @ b (K, N) + acc, on the tensor core, asynchronously.\n\n"
 	"`acc` is in TMEM, `a` in SMEM or TMEM, `b` in SMEM. Any K that is a multiple of the "
 	"instruction's. Options:\n"
@@ -218,7 +219,8 @@ static void read_leader_tracked(lua_State *L, struct copy_op *c)
 }
 
 static const char gmem_to_smem_doc[] =
-	"copy_gmem_to_smem(src: Ref, dst: Ref, barrier: Barrier, opts?: CopyOptions)\n"
+	"copy_gmem_to_smem(src: Ref, dst: Ref, barrier: Barrier, opts?: {collective_axes?: "
+	"string|string[], leader_tracked?: boolean|string, partition_axis?: integer})\n"
 	"Copies a tile of an argument into SMEM by TMA, asynchronously. The copy is one arrival on "
 	"the barrier, whose phase completes when the bytes are there.\n\n"
 	"`src` and `dst` have one shape and dtype; what lies outside the array reads as 0. "
@@ -266,7 +268,8 @@ static void read_reduction(lua_State *L, struct copy_op *c)
 }
 
 static const char smem_to_gmem_doc[] =
-	"copy_smem_to_gmem(src: Ref, dst: Ref, opts?: StoreOptions)\n"
+	"copy_smem_to_gmem(src: Ref, dst: Ref, opts?: {commit_group?: boolean, reduction_op?: "
+	"string})\n"
 	"Copies SMEM to a tile of an argument by TMA, asynchronously; what lies outside the array "
 	"is not written.\n\n"
 	"Call `tc.commit_smem()` between a `ref:store` and the copy that reads it, and "

@@ -432,7 +432,8 @@ static int info_tostring(lua_State *L)
 					    "tmem_columns", "barriers",    "named_barriers"};
 	luaL_Buffer b;
 
-	luaL_checktype(L, 1, LUA_TTABLE);
+	if (!lua_istable(L, 1))
+		return tc_argerror(L, 1, "table expected, got %s", tc_describe(L, 1));
 	luaL_buffinit(L, &b);
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		lua_getfield(L, 1, names[i]);

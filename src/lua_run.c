@@ -405,7 +405,8 @@ static void push_text(lua_State *L)
 	luaL_Buffer b;
 	char line[256];
 
-	luaL_checktype(L, 1, LUA_TTABLE);
+	if (!lua_istable(L, 1))
+		tc_check_object(L, 1, TC_REPORT);
 	lua_settop(L, 1);
 	lua_getfield(L, 1, "hazards");
 	lua_getfield(L, 1, "counters");

@@ -202,7 +202,8 @@ static int tensormap(lua_State *L)
 
 	lua_settop(L, 2);
 	if (!tc_options(L, 2, names))
-		return tc_argerror(L, 2, "options table expected, with at least 'box'");
+		return tc_argerror(L, 2, "options table expected, with at least 'box'; got %s",
+				   tc_describe(L, 2));
 	struct lua_tensormap *t = tc_new_object(L, TC_TENSORMAP, sizeof *t, 1);
 	lua_pushvalue(L, 1);
 	lua_setiuservalue(L, -2, 1);

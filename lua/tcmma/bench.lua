@@ -1,25 +1,26 @@
 --- Timing of calls: tc.bench.
 
+local arguments = require "tcmma.arguments"
 local core = require "tcmma.core"
 local documentation = require "tcmma.documentation"
 
-local options_known = { warmup = true, repetitions = true, device = true, quantiles = true }
-
-local function check_options(opts)
-  for key in pairs(opts) do
-    if not options_known[key] then
-      error(("tc.bench: unknown option '%s' (options: device, quantiles, repetitions, warmup)"):format(
-        tostring(key)), 3)
-    end
-  end
-  for _, key in ipairs { "warmup", "repetitions" } do
-    local value = opts[key]
-    local least = key == "repetitions" and 1 or 0
-    if value ~= nil and (math.type(value) ~= "integer" or value < least) then
-      error(("tc.bench: option '%s' must be an integer >= %d, got %s"):format(key, least, tostring(value)), 3)
-    end
-  end
+local function at_least(least)
+  return { function(value) return math.type(value) == "integer" and value >= least end,
+    ("an integer >= %d"):format(least) }
 end
+
+local function are_fractions(list)
+  if type(list) ~= "table" then return false end
+  for _, q in ipairs(list) do
+    if type(q) ~= "number" or not (q >= 0 and q <= 1) then return false end
+  end
+  return true
+end
+
+local options = {
+  warmup = at_least(0), repetitions = at_least(1), device = arguments.device,
+  quantiles = { are_fractions, "a list of numbers from 0 to 1" },
+}
 
 --- Value below which the part q of a sorted list lies, interpolated.
 local function quantile(sorted, q)
@@ -47,12 +48,9 @@ local function host_timer(fn)
 end
 
 local function bench(fn, opts)
-  opts = opts or {}
-  if type(fn) ~= "function" and not (getmetatable(fn) or {}).__call then
-    error("tc.bench: a function expected, got " .. type(fn), 2)
-  end
-  if type(opts) ~= "table" then error("tc.bench: options table expected, got " .. type(opts), 2) end
-  check_options(opts)
+  local meta = debug.getmetatable(fn)
+  arguments.check(type(fn) == "function" or meta and meta.__call, 1, "bench", "function", fn)
+  opts = arguments.check_options(opts, 2, "bench", options)
   local device = opts.device or core.device()
   if type(device) == "string" then device = assert(core.device(device)) end
   local on_gpu = tostring(device):find("cuda:", 1, true) ~= nil
@@ -78,7 +76,7 @@ end
 
 documentation.add("tcmma", {
   { "bench", bench, [[
-bench(fn: function, opts?: {warmup?: integer, repetitions?: integer, device?: any, ...}) -> number, table
+bench(fn: function, opts?: {warmup?: integer, repetitions?: integer, device?: tcmma.device|string, quantiles?: number[]}) -> number, table
 Calls `fn` a few times without measuring (`warmup`, 3) and then `repetitions` (20) times, each call
 measured alone. The result is the median in **microseconds**, and a table: `median`, `min`, `max`,
 `mean`, `repetitions`, `times` (sorted), `quantiles` (those asked for) and `clock`.

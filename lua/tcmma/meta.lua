@@ -21,14 +21,6 @@
 ---@alias Tensormap tcmma.tensormap
 ---@alias Union tcmma.union
 ---@alias Var tcmma.var
----@alias AllocOptions table
----@alias BarrierOptions table
----@alias ClusterBarrierOptions table
----@alias CopyOptions table
----@alias KernelSpec table
----@alias MmaOptions table
----@alias RecordSpec table
----@alias StoreOptions table
 
 ---@class tcmma
 local tc = {}
@@ -152,7 +144,7 @@ function tc.allclose(a, b, opts) end
 ---@param space Space
 ---@param shape integer[]
 ---@param dtype DType
----@param opts? AllocOptions
+---@param opts? {swizzle?: integer|string, tiling?: integer[], collective?: boolean, packed?: boolean, layout?: string, name?: string}
 ---@return Ref
 function tc.allocate(space, shape, dtype, opts) end
 
@@ -219,7 +211,7 @@ function tc.axis_size(axis) end
 ---- `num_barriers` (1, at most 32): length of the array, which `barrier[i]` indexes from 0
 ---- `orders_tensor_core` (false): arrivals on it order tensor-core operations; needed for an MMA's barrier
 ---- `name`: shown in messages and dumps
----@param opts? BarrierOptions
+---@param opts? {num_arrivals?: integer, num_barriers?: integer, orders_tensor_core?: boolean, name?: string}
 ---@return Barrier
 function tc.barrier(opts) end
 
@@ -242,7 +234,7 @@ function tc.barrier_wait(barrier, opts) end
 ---the gaps between them, not the recording. On the emulator it is that of the host's monotonic clock
 ---(`"host"`), the emulation itself.
 ---@param fn function
----@param opts? {warmup?: integer, repetitions?: integer, device?: any, ...}
+---@param opts? {warmup?: integer, repetitions?: integer, device?: tcmma.device|string, quantiles?: number[]}
 ---@return number
 ---@return table
 function tc.bench(fn, opts) end
@@ -261,7 +253,7 @@ function tc.clock() end
 ---
 ---- `collective_axes` (string or list of strings, required): cluster axes by name
 ---- `num_arrivals`, `num_barriers`, `orders_tensor_core`, `name`: as for `tc.barrier`
----@param opts ClusterBarrierOptions
+---@param opts {collective_axes: string|string[], num_arrivals?: integer, num_barriers?: integer, orders_tensor_core?: boolean, name?: string}
 ---@return Barrier
 function tc.cluster_barrier(opts) end
 
@@ -288,7 +280,7 @@ function tc.commit_tmem() end
 ---@param src Ref
 ---@param dst Ref
 ---@param barrier Barrier
----@param opts? CopyOptions
+---@param opts? {collective_axes?: string|string[], leader_tracked?: boolean|string, partition_axis?: integer}
 function tc.copy_gmem_to_smem(src, dst, barrier, opts) end
 
 ---Copies SMEM to a tile of an argument by TMA, asynchronously; what lies outside the array is not written.
@@ -298,7 +290,7 @@ function tc.copy_gmem_to_smem(src, dst, barrier, opts) end
 ---- `reduction_op`: "add", "max" or "min" into what GMEM holds
 ---@param src Ref
 ---@param dst Ref
----@param opts? StoreOptions
+---@param opts? {commit_group?: boolean, reduction_op?: string}
 function tc.copy_smem_to_gmem(src, dst, opts) end
 
 ---Compiles CUDA C with NVRTC. `options` go to the compiler, `target` is the architecture (default: that of the current device), `name` the file name in its messages. The toolkit's headers are found. What the compiler rejects is an error with its log; warnings come as the second result. Without NVRTC the answer is nil, a message and the code `no-library`.
@@ -391,7 +383,7 @@ function tc.frombytes(bytes, dtype, shape, opts) end
 ---@param shape integer[]
 ---@param value number|boolean|Scalar
 ---@param dtype DType
----@param opts? {device?: any}
+---@param opts? {device?: tcmma.device|string}
 ---@return Fragment|tcmma.array
 function tc.full(shape, value, dtype, opts) end
 
@@ -429,7 +421,7 @@ function tc.iota(shape, axis, dtype) end
 ---- `body` function(ref, ...): gets one ref per argument
 ---
 ---An error in the body goes through and leaves no recording open.
----@param spec KernelSpec
+---@param spec {name?: string, args?: tcmma.gmem[], grid?: integer[]|function, grid_names?: string[], cluster?: integer[], cluster_names?: string[], target?: string, profile?: boolean, body: function}
 ---@return Kernel
 function tc.kernel(spec) end
 
@@ -477,7 +469,7 @@ function tc.min(a, b) end
 ---@param acc Ref
 ---@param a Ref
 ---@param b Ref
----@param opts? MmaOptions
+---@param opts? {barrier?: Barrier, accumulate?: boolean|Scalar, a_scale?: Ref, b_scale?: Ref, a_sparse_metadata?: Ref, collective_axis?: string}
 function tc.mma(acc, a, b, opts) end
 
 ---A new array of ones.
@@ -533,7 +525,7 @@ function tc.range(lo, hi, step, body) end
 ---Opens a recording for the prompt: the table of `tc.kernel` without `body`. Returns the kernel and one ref per argument.
 ---
 ---Every following call is checked and appended at once; a refused call leaves the recording as it was. `k:ops()` shows it, `k:finish()` ends it. One recording is open at a time.
----@param spec RecordSpec
+---@param spec {name?: string, args?: tcmma.gmem[], grid?: integer[]|function, grid_names?: string[], cluster?: integer[], cluster_names?: string[], target?: string, profile?: boolean}
 ---@return Kernel
 ---@return Ref ...
 function tc.record(spec) end
@@ -565,7 +557,7 @@ function tc.settings() end
 ---Allocations are static: one per call, whatever loop of the kernel they stand in.
 ---@param shape integer[]
 ---@param dtype DType
----@param opts? AllocOptions
+---@param opts? {swizzle?: integer|string, tiling?: integer[], collective?: boolean, packed?: boolean, layout?: string, name?: string}
 ---@return Ref
 function tc.smem(shape, dtype, opts) end
 
@@ -604,7 +596,7 @@ function tc.tensormap(array, opts) end
 ---Allocations are static: one per call, whatever loop of the kernel they stand in.
 ---@param shape integer[]
 ---@param dtype DType
----@param opts? AllocOptions
+---@param opts? {swizzle?: integer|string, tiling?: integer[], collective?: boolean, packed?: boolean, layout?: string, name?: string}
 ---@return Ref
 function tc.tmem(shape, dtype, opts) end
 
@@ -953,7 +945,7 @@ function class_fragment:reduce(op, axis) end
 local class_function = {}
 
 ---Runs the kernel on the emulator, wherever its arrays live (they are copied there and back), and returns a report; faults are entries of the report, not errors.
----@param opts {grid?: integer[], block?: integer[], cluster?: integer[], smem?: integer, args?: any[], target?: string, mode?: string, numerics?: string, seed?: integer, max_instructions?: integer, threads?: integer}
+---@param opts? {grid?: integer[], block?: integer[], cluster?: integer[], smem?: integer, args?: any[], target?: string, mode?: string, numerics?: string, seed?: integer, max_instructions?: integer, threads?: integer}
 ---@return tcmma.report
 function class_function:emulate(opts) end
 
@@ -965,7 +957,7 @@ function class_function:emulate(opts) end
 function class_function:info(opts) end
 
 ---Launches the kernel where its arrays live. `grid` counts blocks, sizes are x, y, z and 1 where left out; `smem` is dynamic shared memory in bytes. An argument is an array, a number (converted to the parameter's PTX type, with a range check), a `tc.tensormap`, or a string with exactly the bytes of a struct. On a GPU it returns at once; on the emulator when the grid has ended, and a fault is an error.
----@param opts {grid?: integer[], block?: integer[], cluster?: integer[], smem?: integer, args?: any[], stream?: tcmma.stream, device?: tcmma.device|string}
+---@param opts? {grid?: integer[], block?: integer[], cluster?: integer[], smem?: integer, args?: any[], stream?: tcmma.stream, device?: tcmma.device|string}
 ---@return tcmma.function
 function class_function:launch(opts) end
 

@@ -1,5 +1,6 @@
 --- Arrays in NumPy's .npy files.
 
+local arguments = require "tcmma.arguments"
 local core = require "tcmma.core"
 local documentation = require "tcmma.documentation"
 local file = require "tcmma.file"
@@ -66,7 +67,8 @@ local function decode(text, opts)
 end
 
 local function load(path, opts)
-  if type(path) ~= "string" then error("tc.npy.load: path expected, got " .. type(path), 2) end
+  arguments.check(type(path) == "string", 1, "load", "path", path)
+  arguments.check_options(opts, 2, "load", { device = arguments.device })
   local text, message, code = file.read(path)
   if not text then return nil, message, code end
   local array, why = decode(text, opts)
@@ -75,10 +77,8 @@ local function load(path, opts)
 end
 
 local function save(path, array)
-  if type(path) ~= "string" then error("tc.npy.save: path expected, got " .. type(path), 2) end
-  if type(array) ~= "userdata" or (getmetatable(array) or {}).__name ~= "tcmma.array" then
-    error("tc.npy.save: array expected, got " .. type(array), 2)
-  end
+  arguments.check(type(path) == "string", 1, "save", "path", path)
+  arguments.check(arguments.is_array(array), 2, "save", "array", array)
   local dtype = array.dtype
   if not dtype.npy then
     local hint = dtype.bits >= 8 and (" or save array:view \"u%d\""):format(dtype.bits) or ""

@@ -1,5 +1,6 @@
 --- Arrays in .safetensors files: several by name, of every element type but tf32 and u2.
 
+local arguments = require "tcmma.arguments"
 local core = require "tcmma.core"
 local documentation = require "tcmma.documentation"
 local file = require "tcmma.file"
@@ -48,7 +49,8 @@ local function decode(text, opts)
 end
 
 local function load(path, opts)
-  if type(path) ~= "string" then error("tc.safetensors.load: path expected, got " .. type(path), 2) end
+  arguments.check(type(path) == "string", 1, "load", "path", path)
+  arguments.check_options(opts, 2, "load", { device = arguments.device })
   local text, message, code = file.read(path)
   if not text then return nil, message, code end
   local arrays, rest = decode(text, opts)
@@ -60,8 +62,8 @@ local function sorted_names(arrays)
   local names = {}
   for name, array in pairs(arrays) do
     if type(name) ~= "string" then error("tc.safetensors.save: names are strings, got " .. type(name), 3) end
-    if type(array) ~= "userdata" or (getmetatable(array) or {}).__name ~= "tcmma.array" then
-      error(("tc.safetensors.save: '%s' must be an array, got %s"):format(name, type(array)), 3)
+    if not arguments.is_array(array) then
+      error(("tc.safetensors.save: '%s' must be an array, got %s"):format(name, arguments.describe(array)), 3)
     end
     if not array.dtype.safetensors then
       error(("tc.safetensors.save: .safetensors files have no %s ('%s'); save its view as an integer type"):format(
@@ -74,10 +76,9 @@ local function sorted_names(arrays)
 end
 
 local function save(path, arrays, metadata)
-  if type(path) ~= "string" then error("tc.safetensors.save: path expected, got " .. type(path), 2) end
-  if type(arrays) ~= "table" then
-    error("tc.safetensors.save: table of arrays by name expected, got " .. type(arrays), 2)
-  end
+  arguments.check(type(path) == "string", 1, "save", "path", path)
+  arguments.check(type(arrays) == "table", 2, "save", "table of arrays by name", arrays)
+  arguments.check(metadata == nil or type(metadata) == "table", 3, "save", "table of strings by name", metadata)
   local entries, data, offset = {}, {}, 0
   if metadata then
     local pairs_text = {}

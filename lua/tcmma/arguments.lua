@@ -1,0 +1,86 @@
+--- Arguments of the functions written in Lua: the same messages as those of the C functions.
+
+local arguments = {}
+
+--- "integer 5", "string \"f16\"", "FILE* (file (0x...))": what a value is.
+function arguments.describe(value)
+  local kind = math.type(value) or type(value)
+  if kind == "integer" then return "integer " .. value end
+  if kind == "float" then return "number " .. tostring(value) end
+  if kind == "boolean" then return "boolean " .. tostring(value) end
+  if kind == "string" then
+    return ("string \"%s\""):format(#value <= 40 and value or value:sub(1, 37) .. "...")
+  end
+  local meta = kind == "userdata" and debug.getmetatable(value)
+  local name = meta and rawget(meta, "__name")
+  return name and ("%s (%s)"):format(name, tostring(value)) or kind
+end
+
+function arguments.is_array(value)
+  local meta = type(value) == "userdata" and debug.getmetatable(value)
+  return meta and rawget(meta, "__name") == "tcmma.array"
+end
+
+--- Raises at the caller of the public function, which calls this itself, unless `ok`.
+function arguments.check(ok, number, name, expected, value)
+  if not ok then
+    error(("bad argument #%d to '%s' (%s expected, got %s)"):format(number, name, expected,
+      arguments.describe(value)), 3)
+  end
+end
+
+--- Letters to insert, delete or replace.
+local function distance(a, b)
+  local row = {}
+  for j = 0, #b do row[j] = j end
+  for i = 1, #a do
+    local corner = row[0]
+    row[0] = i
+    for j = 1, #b do
+      local best = math.min(row[j] + 1, row[j - 1] + 1, corner + (a:byte(i) == b:byte(j) and 0 or 1))
+      corner, row[j] = row[j], best
+    end
+  end
+  return row[#b]
+end
+
+--- What an unknown option is answered with: its near miss, or all there are.
+local function advice(key, known)
+  local names, near, least = {}, nil, 2 + #key // 4
+  for name in pairs(known) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local d = distance(key, name)
+    if d < least then near, least = name, d end
+  end
+  return near and ("did you mean '%s'?"):format(near) or "options: " .. table.concat(names, ", ")
+end
+
+--- The same for a table of options: `known` gives, by name, a function that takes a legal value, and what is
+-- expected.  Returns the table, an empty one for nil.
+function arguments.check_options(opts, number, name, known)
+  if opts == nil then return {} end
+  if type(opts) ~= "table" then
+    error(("bad argument #%d to '%s' (options table expected, got %s)"):format(number, name,
+      arguments.describe(opts)), 3)
+  end
+  for key, value in pairs(opts) do
+    local option = known[key]
+    if not option then
+      error(("bad argument #%d to '%s' (unknown option '%s' (%s))"):format(number, name, tostring(key),
+        advice(tostring(key), known)), 3)
+    elseif not option[1](value) then
+      error(("bad argument #%d to '%s' (option '%s' must be %s, got %s)"):format(number, name, key, option[2],
+        arguments.describe(value)), 3)
+    end
+  end
+  return opts
+end
+
+--- A device object or a name.
+arguments.device = { function(value)
+  local meta = type(value) == "userdata" and debug.getmetatable(value)
+  return type(value) == "string" or meta and rawget(meta, "__name") == "tcmma.device"
+end, "a device or its name" }
+
+return arguments
