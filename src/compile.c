@@ -84,6 +84,8 @@ static void build(void *arg)
 
 	begin(c);
 	tc_verify(c->kern, c->target);
+	if (c->target->ops->classes)
+		c->target->ops->classes(c);
 	tc_roles(c);
 	c->program->block[0] = 32 * (uint32_t)c->warps;
 	c->program->block[1] = c->program->block[2] = 1;

@@ -148,21 +148,25 @@ struct minst {
 /* ---- roles.c: the two tables ---------------------------------------------------------- */
 
 struct low;
+struct class_plan; /* classes.h */
 
 struct role_plan {
-	int index; /* order of the threads: first warpgroups, then single warps */
-	struct role *role;
-	const char *name;     /* a PTX identifier, unique */
-	int class_id, clones; /* sm_90a: roles of one class run as one program */
-	int first_warp, warps, threads;
-	bool tensor_core;  /* has tcgen05 ops: every wait is followed by the fence */
-	int named_barrier; /* 1..15; 0: one warp, bar.warp.sync */
+	int index;                /* order of the threads: first warpgroups, then single warps */
+	struct role *role;        /* of a class: the first that was made */
+	uint32_t members;         /* bits: ids of the roles that run as this program */
+	const char *name;         /* a PTX identifier, unique */
+	int class_id, clones;     /* sm_90a: roles of one class run as one program */
+	struct class_plan *class; /* NULL: a role for itself */
+	int first_warp, warps, threads; /* warps and threads: of one clone */
+	bool tensor_core;               /* has tcgen05 ops: every wait is followed by the fence */
+	int named_barrier; /* 1..15; 0: one warp, bar.warp.sync; clone i has the i-th from here */
+	int class_barrier; /* of all clones; that of the role where there is one clone */
 	int parity_words;  /* registers of phase bits */
 	int max_registers;
 	int64_t scratch_bytes, scratch_offset;
 	/* what of the shared code this role runs, by id */
 	bool *op_kept, *val_needed, *var_needed;
-	bool *waits; /* by barrier id: the role has phase bits of it */
+	bool *waits; /* by tc_phase_index: there are phase bits of it */
 };
 
 enum arrival_kind {
@@ -180,6 +184,7 @@ struct barrier_plan {
 	struct barrier *barrier;
 	const char *name;
 	int unit, init_count;  /* U; num_arrivals * U */
+	bool elided;           /* a class waits for its own MMAs: no mbarrier */
 	bool mma_only_release; /* every barrier_arrive frees what only MMAs have read */
 	int source_count;
 	struct arrival_source *sources;
@@ -203,6 +208,8 @@ struct compilation {
 	struct err *err;     /* the kernel's */
 	int role_count;
 	struct role_plan *roles;
+	struct class_plan **class_of;  /* by role id; NULL: the target has no classes */
+	bool *elided;                  /* by barrier id, with class_of */
 	struct barrier_plan *barriers; /* by barrier id */
 	int warps;                     /* of the block, padded to whole warpgroups */
 	/* lower */
@@ -245,8 +252,18 @@ const char *tc_base_name(const char *file); /* without its folders */
 const char *tc_ptx_identifier(struct low *l, const char *name);
 /* All grid axes are folded into CUDA's x: more than three, or too long for y or z. */
 bool tc_grid_folded(const struct kern *k);
+bool tc_has_cluster(const struct kern *k); /* of more than one CTA */
 
 struct role_plan *tc_role_plan(struct compilation *c, const struct role *r);
+bool tc_plan_runs(const struct role_plan *p, const struct role *r);
+/* The role whose code an op is. */
+const struct role *tc_op_role(const struct compilation *c, const struct op *op);
+/* Phase bits belong to a role as written and a barrier. */
+int tc_phase_index(const struct compilation *c, const struct op *wait);
+/* Bodies of a control op: up to two. */
+int tc_op_bodies(const struct op *o, const struct scope *body[2]);
+/* The barrier that an op arrives on; NULL: none. */
+const struct barrier *tc_op_arrives(const struct op *o, enum arrival_kind *kind);
 
 /* ---- lower*.c: what lowering code may use ------------------------------------------------ */
 
@@ -256,10 +273,13 @@ struct low {
 	struct role_plan *role; /* NULL in the kernel's own prologue and epilogue */
 	const struct op *op;    /* being lowered */
 	/* registers of the role, valid in all its code */
-	struct mreg leader;               /* predicate: this lane issues for the role */
+	struct mreg leader;               /* predicate: this lane issues for the role, or clone */
+	struct mreg first_leader;         /* the same of clone 0 alone */
 	struct mreg elected;              /* predicate: one lane of each warp */
 	struct mreg thread, warp, window; /* made on demand */
-	struct mreg *phases;              /* parity bits, by barrier id; no register: never waits */
+	struct mreg clone;                /* which of the class; no register: there is one */
+	struct mreg is_clone[4];          /* predicates, made on demand */
+	struct mreg *phases; /* parity bits, by tc_phase_index; no register: never waits */
 	/* code */
 	struct minst **at;       /* where the next instruction is linked in */
 	struct minst **entry_at; /* the end of the role's entry code */
@@ -269,7 +289,10 @@ struct low {
 	const char *comment; /* of comment_op, not yet put */
 	const struct op *comment_op;
 	bool in_leader;
-	int leader_end; /* label */
+	struct mreg issuing; /* the predicate of the open region */
+	int leader_end;      /* label */
+	/* lower_wgmma.c: address of the mbarrier to arrive on, 0: none; count, where it varies */
+	struct mreg release, release_count;
 	/*
 	 * tcgen05.ld and .st that no wait::ld, wait::st has followed.  Every
 	 * tcgen05.wait::ld increments ld_epoch: a fragment loaded in the current
@@ -277,9 +300,10 @@ struct low {
 	 */
 	bool pending_ld, pending_st;
 	int ld_epoch;
-	struct loop_end *loops; /* lower_control.c */
-	struct mreg *vars;      /* lower_scalar.c: by var id */
-	int bulk_groups;        /* the role has committed bulk groups */
+	struct loop_end *loops;         /* lower_control.c */
+	struct mreg *vars;              /* lower_scalar.c: by var id */
+	int bulk_groups;                /* the role has committed bulk groups */
+	struct low_phases *phase_order; /* lower_phase.c; NULL: one warp */
 	/* of lower_frag*.c, by fragment and var id */
 	void **frags, **frag_vars;
 	struct frag_plan *frag_plan; /* frag.h; NULL until the first fragment */
@@ -378,9 +402,15 @@ _Noreturn void tc_low_fail(struct low *l, const char *fmt, ...)
  * it and reconverges the warp.
  */
 void tc_low_leader(struct low *l);
+void tc_low_first_leader(struct low *l); /* of a class: once, not once a clone */
 void tc_low_all(struct low *l);
 /* bar.warp.sync or the role's named barrier; all threads. */
 void tc_low_role_barrier(struct low *l);
+void tc_low_class_barrier(struct low *l); /* of all clones */
+/* The clones' own rows of a view of SMEM: each moves 64 of them. */
+bool tc_low_rows_cut(const struct low *l, const struct ref *r);
+/* One lane a warp of every clone arrives, `count` each. */
+void tc_low_arrive(struct low *l, struct mreg who, struct maddr a, struct mopnd count);
 /* Waits for the loads or stores of TMEM that are pending; nothing if none is. */
 void tc_low_wait_ld(struct low *l);
 void tc_low_wait_st(struct low *l);
@@ -419,6 +449,8 @@ void tc_low_ops(struct low *l, const struct scope *s); /* the ops of a scope, in
 
 /* The lowering of one op; targets list them by op kind. */
 typedef void low_fn(struct low *l, const struct op *op);
+struct distribution;
+struct frag_value;
 struct target_ops {
 	low_fn *lower[OP_COUNT];
 	/* The kernel's start and end (TMEM) and a role's. */
@@ -428,7 +460,37 @@ struct target_ops {
 	void (*after_wait)(struct low *l); /* after a barrier_wait */
 	/* Before an arrival on a barrier that orders the tensor core. */
 	void (*before_arrive)(struct low *l);
+	/* The arrival of an mma or a commit_arrive counts 1; else that of one lane a warp. */
+	bool commit_counts_one;
+	/* Which roles run as one program: fills class_of and elided.  NULL: each is its own. */
+	void (*classes)(struct compilation *c);
+	void (*role_start)(struct low *l), (*role_end)(struct low *l);
+	/* Before a wait spins; code that has seen the phase complete goes on at `ready`. */
+	void (*before_spin)(struct low *l, struct mopnd barrier, struct mopnd parity, int ready);
+	/* How tiles of TMEM lie in registers. */
+	void (*tmem_distribution)(struct low *l, const struct ref *r, const struct role *role,
+				  struct distribution *d);
+	/* ref:store of a tile by other means than plain stores; false: not this one.  NULL: none.
+	 */
+	bool (*store_tile)(struct low *l, const struct ref *r, const struct frag_value *v);
 };
+
+/*
+ * lower_phase.c: which waits not all warps of the role have surely passed.  `before` stands before
+ * an op that the leader alone issues and that arrives on b: it puts a role barrier where needed.
+ */
+void tc_low_phases_start(struct low *l);
+void tc_low_phases_waited(struct low *l, const struct barrier *b);
+void tc_low_phases_seen(struct low *l); /* at a barrier of all the role's warps */
+void tc_low_phases_before(struct low *l, const struct barrier *b);
+/* Branches: what is unseen, put in place of what is now, which is returned; and joined to it. */
+bool *tc_low_phases_save(struct low *l);
+bool *tc_low_phases_swap(struct low *l, bool *saved);
+void tc_low_phases_join(struct low *l, const bool *other);
+/* At the head of a loop, and behind it; `before` was saved in front of it. */
+void tc_low_phases_loop(struct low *l, const struct scope *body);
+void tc_low_phases_left(struct low *l, const struct scope *body, const bool *before);
+
 low_fn tc_lower_nothing;
 low_fn tc_lower_unsupported; /* fails: op, line, "is not supported on TARGET yet" */
 /* lower_control.c */
@@ -447,6 +509,18 @@ low_fn tc_lower_arrive, tc_lower_wait;
 /* lower_mma.c: tcgen05 */
 low_fn tc_lower_tcgen05_mma, tc_lower_tcgen05_commit, tc_lower_tcgen05_copy,
 	tc_lower_wait_load_tmem, tc_lower_commit_tmem;
+/* lower_wgmma.c: classes of roles with accumulators in registers */
+low_fn tc_lower_wgmma, tc_lower_wgmma_commit, tc_lower_wgmma_load, tc_lower_wgmma_store,
+	tc_lower_wgmma_wait, tc_lower_wgmma_arrive;
+void tc_low_wgmma_start(struct low *l);
+void tc_low_wgmma_end(struct low *l);
+void tc_low_wgmma_before_spin(struct low *l, struct mopnd barrier, struct mopnd parity, int ready);
+void tc_low_wgmma_distribution(struct low *l, const struct ref *r, const struct role *role,
+			       struct distribution *d);
+/* lower_stmatrix.c */
+bool tc_low_stmatrix(struct low *l, const struct ref *r, const struct frag_value *v);
+/* classes.c */
+void tc_wgmma_classes(struct compilation *c);
 /* lower_frag*.c */
 low_fn tc_lower_load_tmem, tc_lower_store_tmem, tc_lower_load, tc_lower_store, tc_lower_elementwise,
 	tc_lower_cast, tc_lower_full, tc_lower_iota, tc_lower_broadcast, tc_lower_reduce;

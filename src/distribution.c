@@ -106,6 +106,13 @@ static bool axis_equal(const struct axis_map *a, const struct axis_map *b)
 	return memcmp(a->field, b->field, (size_t)a->field_count * sizeof a->field[0]) == 0;
 }
 
+void tc_distribution_cut_rows(struct distribution *d, int warpgroups)
+{
+	add_field(&d->axis[0], 7, warpgroups, 64);
+	d->axis[0].extent = 64 * warpgroups;
+	d->threads = warpgroups * WARPGROUP;
+}
+
 bool tc_distribution_equal(const struct distribution *a, const struct distribution *b)
 {
 	return a->threads == b->threads && a->fast == b->fast &&

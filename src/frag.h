@@ -57,6 +57,8 @@ void tc_distribution_mma(struct distribution *d, int columns, int warpgroups, in
  */
 void tc_distribution_linear(struct distribution *d, const int extent[2], int threads, int fast,
 			    int vector, bool in_warp);
+/* Warpgroup i has the rows from 64 * i of a distribution of 64. */
+void tc_distribution_cut_rows(struct distribution *d, int warpgroups);
 bool tc_distribution_equal(const struct distribution *a, const struct distribution *b);
 /* As far as the axes of `along` go: equal for a value that has only these. */
 bool tc_distribution_alike(const struct distribution *a, const struct distribution *b,
@@ -103,6 +105,9 @@ struct frag_plan {
 struct frag_plan *tc_frag_plan(struct low *l);
 /* NULL: a splat.  node: a fragment's id, or frag_count + a var's id. */
 const struct distribution *tc_frag_distribution(struct low *l, int node);
+/* What a group gets that no TMEM access fixes. */
+void tc_frag_linear(const struct role_plan *r, struct distribution *d, const int extent[2],
+		    int fast, int vector, bool in_warp);
 /* What a TMEM view dictates; fails where it cannot be loaded or stored. */
 void tc_frag_tmem_distribution(struct low *l, const struct ref *r, const struct role *role,
 			       struct distribution *d);

@@ -162,7 +162,7 @@ static void fix(struct low *l, struct frag_plan *p, const struct ref *r, const s
 
 	if (p->node[f->id].splat)
 		return;
-	tc_frag_tmem_distribution(l, r, f->role, &wanted.distribution);
+	l->c->target->ops->tmem_distribution(l, r, f->role, &wanted.distribution);
 	for (int i = 0; i < 2; i++)
 		wanted.extent[i] = wanted.distribution.axis[i].extent;
 	if (!extents_fit(&wanted, g))
@@ -288,11 +288,33 @@ static void plan_scope(struct low *l, struct frag_plan *p, const struct scope *s
 	}
 }
 
+/*
+ * In a class, a tile with the rows of its accumulators is cut by rows, as they are;
+ * of anything else every clone has a copy.
+ */
+void tc_frag_linear(const struct role_plan *r, struct distribution *d, const int extent[2],
+		    int fast, int vector, bool in_warp)
+{
+	int rows[2] = {64, extent[1]};
+
+	if (r->clones > 1 && extent[0] == 64 * r->clones) {
+		tc_distribution_linear(d, rows, r->threads, fast, vector, in_warp);
+		if (tc_axis_limit(&d->axis[0]) == 64) {
+			tc_distribution_cut_rows(d, r->clones);
+			return;
+		}
+	}
+	tc_distribution_linear(d, extent, r->threads, fast, vector, in_warp);
+	if (r->clones > 1)
+		d->replica = (struct thread_field){7, r->clones, 0};
+	d->threads *= r->clones;
+}
+
 /* Vectors as wide as memory takes them, as long as every thread gets one. */
 static void choose_linear(struct low *l, struct frag_plan *p, int root)
 {
 	struct frag_group *g = &p->group[root];
-	int threads = tc_role_plan(l->c, p->node[root].frag->role)->threads;
+	const struct role_plan *r = tc_role_plan(l->c, p->node[root].frag->role);
 	int fast = g->vector[0] > g->vector[1] ||
 				   (g->vector[0] == g->vector[1] && g->votes[0] > g->votes[1])
 			   ? 0
@@ -300,10 +322,9 @@ static void choose_linear(struct low *l, struct frag_plan *p, int root)
 	int vector = g->vector[fast];
 
 	while (vector > 1 && (g->extent[fast] % vector != 0 ||
-			      (int64_t)g->extent[0] * g->extent[1] / vector < threads))
+			      (int64_t)g->extent[0] * g->extent[1] / vector < r->threads))
 		vector /= 2;
-	tc_distribution_linear(&g->distribution, g->extent, threads, fast, vector,
-			       g->reduced[fast]);
+	tc_frag_linear(r, &g->distribution, g->extent, fast, vector, g->reduced[fast]);
 }
 
 static int words_of(const struct frag_node *n, const struct distribution *d)

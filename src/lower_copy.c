@@ -13,6 +13,7 @@ struct boxes {
 	int64_t panels, row_chunks, tiles; /* how many boxes along each */
 	int64_t box_rows, box_columns;
 	int64_t box_bytes;
+	struct mopnd first_row;                /* of this clone's rows */
 	int row_coordinate;                    /* of the map; -1: one row */
 	int tile_axes, tile_axis[TC_MAX_RANK]; /* view dimensions over tiles, slowest first */
 };
@@ -72,14 +73,16 @@ static void plan_map(struct low *l, struct boxes *b, const struct ref *gmem)
 	}
 }
 
+/* `cut`: each clone of a class copies its own rows. */
 static void plan_boxes(struct low *l, struct boxes *b, const struct ref *gmem,
-		       const struct ref *smem)
+		       const struct ref *smem, bool cut)
 {
 	int rank = smem->alloc->rank, column_axis, row_axis;
 	const struct smem_layout *s;
 	int64_t element_bits;
 
 	memset(b, 0, sizeof(*b));
+	b->first_row = mo_imm(0);
 	tc_low_smem_view(l, smem, &b->smem);
 	s = &b->smem.layout;
 	element_bits = s->bits;
@@ -93,6 +96,11 @@ static void plan_boxes(struct low *l, struct boxes *b, const struct ref *gmem,
 	if (b->box_columns > b->smem.columns)
 		b->box_columns = b->smem.columns;
 	b->panels = b->smem.columns / b->box_columns;
+	if (cut) {
+		b->first_row = tc_low_mul(l, mo_reg(l->clone), 64);
+		b->smem.row = tc_low_add(l, b->smem.row, b->first_row);
+		b->smem.rows = 64;
+	}
 	b->box_rows = largest_divisor(b->smem.rows, 256, s->swizzle ? 8 : 1);
 	/* A plain box is dense: rows narrower than the allocation's go one by one. */
 	if (!s->swizzle && b->box_columns != s->columns)
@@ -147,7 +155,8 @@ static struct maddr place_box(struct low *l, const struct boxes *b, const struct
 	coordinate[0] = tc_low_add(l, coordinate[0], mo_imm(panel * b->box_columns));
 	if (b->row_coordinate >= 0)
 		coordinate[b->row_coordinate] =
-			tc_low_add(l, coordinate[b->row_coordinate], mo_imm(chunk * b->box_rows));
+			tc_low_add(l, tc_low_add(l, coordinate[b->row_coordinate], b->first_row),
+				   mo_imm(chunk * b->box_rows));
 	/* Columns start at a panel (swizzled) or anywhere (plain). */
 	if (s->swizzle) {
 		column_panel = tc_low_udiv(l, b->smem.column, s->panel_columns);
@@ -202,8 +211,9 @@ void tc_lower_copy_gmem_to_smem(struct low *l, const struct op *op)
 	int64_t bytes;
 
 	refuse(l, o);
-	tc_low_leader(l);
-	plan_boxes(l, &b, o->src, o->dst);
+	tc_low_phases_before(l, o->barrier.barrier);
+	tc_low_first_leader(l);
+	plan_boxes(l, &b, o->src, o->dst, false);
 	bytes = b.box_bytes * b.tiles * b.panels * b.row_chunks;
 	barrier = tc_low_barrier(l, &o->barrier);
 	if (plan->unit == 1) {
@@ -226,11 +236,15 @@ void tc_lower_copy_smem_to_gmem(struct low *l, const struct op *op)
 		[RO_SUM] = "add", [RO_MAX] = "max", [RO_MIN] = "min"};
 	const struct copy_op *o = &op->u.copy;
 	const char *opcode;
+	bool cut = tc_low_rows_cut(l, o->src);
 	struct boxes b;
 
 	refuse(l, o);
-	tc_low_leader(l);
-	plan_boxes(l, &b, o->dst, o->src);
+	if (cut)
+		tc_low_leader(l);
+	else
+		tc_low_first_leader(l);
+	plan_boxes(l, &b, o->dst, o->src, cut);
 	if (o->has_reduce)
 		opcode = tc_arena_printf(
 			l->arena,
@@ -241,6 +255,8 @@ void tc_lower_copy_smem_to_gmem(struct low *l, const struct op *op)
 			l->arena, "cp.async.bulk.tensor.%dd.global.shared::cta.tile.bulk_group",
 			b.map.rank);
 	each_box(l, &b, o->dst, o->src, opcode, NULL);
+	/* Every clone counts the same groups. */
+	tc_low_leader(l);
 	if (o->commit_group)
 		mi_plain(l, "cp.async.bulk.commit_group");
 	l->bulk_groups = true;

@@ -217,7 +217,7 @@ struct mreg tc_thread_field(struct low *l, const struct thread_field *f)
 		mi(l, "shr.u32", R(s), R(t), I(f->shift));
 		t = s;
 	}
-	if (f->values << f->shift < l->role->threads) {
+	if (f->values << f->shift < l->role->threads * l->role->clones) {
 		struct mreg s = mi_b32(l);
 
 		mi(l, "and.b32", R(s), R(t), I(f->values - 1));

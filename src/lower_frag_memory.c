@@ -166,7 +166,7 @@ static const struct distribution *distribution_for(struct low *l, const struct r
 		axis = n->axis;
 	while (vector > 1 && n->extent[axis] % vector != 0)
 		vector /= 2;
-	tc_distribution_linear(d, n->extent, l->role->threads, axis, vector, false);
+	tc_frag_linear(l->role, d, n->extent, axis, vector, false);
 	return d;
 }
 
@@ -183,6 +183,9 @@ void tc_lower_store(struct low *l, const struct op *op)
 	if (!d)
 		d = distribution_for(l, o->ref, n);
 	v = tc_value_stored(l, o->value, d, n->axis, along);
+	if (l->c->target->ops->store_tile && n->axis == 1 && o->ref->rank == 2 &&
+	    l->c->target->ops->store_tile(l, o->ref, v))
+		return;
 	t = tc_tile_of(l, o->ref, d, along, n->axis);
 	t->guard = tc_thread_unique(l, d, along);
 	tc_frag_order(l, op);
@@ -231,9 +234,9 @@ struct frag_value *tc_value_convert(struct low *l, struct frag_value *v, const i
 	v = tc_value_spread(l, v, v->distribution, along);
 	t = scratch_tile(l, v, v->distribution, extent, false);
 	t->guard = tc_thread_unique(l, v->distribution, along);
-	tc_low_role_barrier(l);
+	tc_low_class_barrier(l);
 	move_tile(t, true, v);
-	tc_low_role_barrier(l);
+	tc_low_class_barrier(l);
 	move_tile(scratch_tile(l, w, d, turned, transpose), false, w);
 	return w;
 }
@@ -245,9 +248,9 @@ struct maddr tc_value_to_scratch(struct low *l, struct frag_value *v, const int 
 	struct tile *t = scratch_tile(l, v, v->distribution, extent, false);
 
 	t->guard = tc_thread_unique(l, v->distribution, along);
-	tc_low_role_barrier(l);
+	tc_low_class_barrier(l);
 	move_tile(t, true, v);
-	tc_low_role_barrier(l);
+	tc_low_class_barrier(l);
 	*row_bytes = t->view.layout.row_bytes;
 	return t->view.tile;
 }

@@ -103,6 +103,6 @@ void tc_frag_order(struct low *l, const struct op *op)
 	conflict = ACCESS_LOAD | ACCESS_STORE;
 	conflict &= ~access;
 	if ((accesses_of_scope(l, l->c->kern->root, a) & conflict) &&
-	    !met_since(l, op, a, conflict))
-		tc_low_role_barrier(l);
+	    (l->role->class || !met_since(l, op, a, conflict)))
+		tc_low_class_barrier(l);
 }

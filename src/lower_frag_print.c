@@ -107,7 +107,7 @@ void tc_lower_frag_print(struct low *l, const struct op *op)
 	v = widened(l, v);
 	if (v->distribution)
 		scratch = tc_value_to_scratch(l, v, n->extent, &row_bytes);
-	tc_low_leader(l);
+	tc_low_first_leader(l);
 	tc_low_printf(l, header(l, p), NULL, NULL, 0);
 	for (int row = 0; row < n->extent[0] && row < MOST_SHOWN; row++) {
 		struct maddr at = scratch;

@@ -219,7 +219,7 @@ static void across_warps(struct low *l, struct reduction *r)
 	write = read;
 	write.reg = tc_low_add(l, R(read.reg), tc_low_mul(l, part, 4)).reg;
 	only = writer(l, m);
-	tc_low_role_barrier(l);
+	tc_low_class_barrier(l);
 	for (int i = 0; i < r->count; i++) {
 		struct mopnd at = M(write, tc_axis_offset(o, slice ? i : 0) * room * 4);
 		struct mopnd x = R(tc_word_register(l, r->x[i]));
@@ -229,7 +229,7 @@ static void across_warps(struct low *l, struct reduction *r)
 		else
 			mi(l, "st.shared.b32", at, x);
 	}
-	tc_low_role_barrier(l);
+	tc_low_class_barrier(l);
 	for (int i = 0; i < r->count; i++)
 		r->x[i] = read_parts(l, r, read, tc_axis_offset(o, slice ? i : 0) * room * 4, parts,
 				     room);

@@ -164,7 +164,7 @@ void tc_lower_store_tmem(struct low *l, const struct op *op)
 	struct frag_value *v;
 
 	tc_low_all(l);
-	tc_frag_tmem_distribution(l, o->ref, o->value->role, d);
+	l->c->target->ops->tmem_distribution(l, o->ref, o->value->role, d);
 	v = tc_value_stored(l, o->value, d, 1, along);
 	/* Loads and stores of one thread are not ordered among themselves. */
 	tc_low_wait_ld(l);

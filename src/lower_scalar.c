@@ -241,8 +241,8 @@ void tc_lower_store_scalar(struct low *l, const struct op *op)
 
 	/* Other warps of the role may still read the old value, or read it next. */
 	if (l->role->warps > 1)
-		tc_low_role_barrier(l);
-	tc_low_leader(l);
+		tc_low_class_barrier(l);
+	tc_low_first_leader(l);
 	s = narrowed(l, e, o->value);
 	a = element_address(l, o->ref, &space);
 	inside = in_bounds(l, o->ref);
@@ -251,5 +251,5 @@ void tc_lower_store_scalar(struct low *l, const struct op *op)
 		mi_guard(m, inside, false);
 	tc_low_all(l);
 	if (l->role->warps > 1)
-		tc_low_role_barrier(l);
+		tc_low_class_barrier(l);
 }

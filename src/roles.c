@@ -4,14 +4,31 @@
  */
 #include <string.h>
 
-#include "compile.h"
+#include "classes.h"
 
 struct role_plan *tc_role_plan(struct compilation *c, const struct role *r)
 {
 	for (int i = 0; i < c->role_count; i++)
-		if (c->roles[i].role == r)
+		if (tc_plan_runs(&c->roles[i], r))
 			return &c->roles[i];
 	tc_fail_internal(c->err, "a role has no plan");
+}
+
+bool tc_plan_runs(const struct role_plan *p, const struct role *r)
+{
+	return r && (p->members >> r->id & 1);
+}
+
+const struct role *tc_op_role(const struct compilation *c, const struct op *op)
+{
+	return op->scope->role ? op->scope->role : c->kern->implicit_role;
+}
+
+int tc_phase_index(const struct compilation *c, const struct op *wait)
+{
+	const struct role *r = tc_op_role(c, wait);
+
+	return (r ? r->id : 0) * c->kern->barriers.count + wait->u.wait.barrier.barrier->id;
 }
 
 /* ---- the values that an op uses ---------------------------------------------------------- */
@@ -120,8 +137,7 @@ static void visit_op(const struct op *o, visit_fn *visit, void *context)
 	}
 }
 
-/* Bodies of a control op: up to two. */
-static int bodies(const struct op *o, const struct scope *body[2])
+int tc_op_bodies(const struct op *o, const struct scope *body[2])
 {
 	switch (o->kind) {
 	case OP_RANGE:
@@ -178,11 +194,11 @@ static void keep(struct marking *m, const struct op *o)
 static bool wanted(const struct marking *m, const struct op *o)
 {
 	const struct scope *body[2];
-	int n = bodies(o, body);
+	int n = tc_op_bodies(o, body);
 
 	switch (o->kind) {
 	case OP_ROLE:
-		return o->u.role.role == m->role->role;
+		return tc_plan_runs(m->role, o->u.role.role);
 	case OP_STOP:
 		return m->role->op_kept[o->u.stop.loop->id];
 	case OP_VAR_NEW:
@@ -205,10 +221,10 @@ static void mark(struct marking *m, const struct scope *s)
 {
 	for (const struct op *o = s->first; o; o = o->next) {
 		const struct scope *body[2];
-		int n = bodies(o, body);
-		bool own = s->role == m->role->role || m->role->role->implicit;
+		int n = tc_op_bodies(o, body);
+		bool own = tc_plan_runs(m->role, s->role) || m->role->role->implicit;
 
-		if (o->kind == OP_ROLE && o->u.role.role != m->role->role)
+		if (o->kind == OP_ROLE && !tc_plan_runs(m->role, o->u.role.role))
 			continue;
 		for (int i = 0; i < n; i++)
 			mark(m, body[i]);
@@ -238,26 +254,53 @@ static bool is_tensor_core(const struct op *o)
 	}
 }
 
-static void facts_of_role(struct role_plan *r, const struct scope *s)
+static void facts_of_role(struct compilation *c, struct role_plan *r, const struct scope *s)
 {
 	for (const struct op *o = s->first; o; o = o->next) {
 		const struct scope *body[2];
-		int n = bodies(o, body);
+		int n = tc_op_bodies(o, body);
 
 		if (!r->op_kept[o->id])
 			continue;
 		if (is_tensor_core(o))
 			r->tensor_core = true;
-		if (o->kind == OP_BARRIER_WAIT && !o->u.wait.parity)
-			r->waits[o->u.wait.barrier.barrier->id] = true;
+		if (o->kind == OP_BARRIER_WAIT && !o->u.wait.parity &&
+		    !(c->elided && c->elided[o->u.wait.barrier.barrier->id]))
+			r->waits[tc_phase_index(c, o)] = true;
 		for (int i = 0; i < n; i++)
-			facts_of_role(r, body[i]);
+			facts_of_role(c, r, body[i]);
 	}
 }
 
 static void *zeroed(struct compilation *c, int count, size_t size)
 {
 	return tc_arena_alloc(c->arena, size * (size_t)(count + 1));
+}
+
+/* A class runs as clones of one warpgroup, whatever its roles were written with. */
+static void join_class(struct compilation *c, struct role_plan *r, struct class_plan *class)
+{
+	const struct kern *k = c->kern;
+	struct low names = {.arena = c->arena};
+
+	r->class = class;
+	r->members = class->members;
+	r->clones = class->clones;
+	r->warps = 4;
+	r->threads = 128;
+	r->name = "";
+	for (int i = 0; i < k->roles.count; i++) {
+		const struct role *member = k->roles.item[i];
+
+		if (!tc_plan_runs(r, member))
+			continue;
+		r->name = tc_arena_printf(c->arena, "%s%s%s", r->name, *r->name ? "_" : "",
+					  tc_ptx_identifier(&names, member->name));
+		if (member->max_registers > r->max_registers)
+			r->max_registers = member->max_registers;
+	}
+	if (!r->max_registers)
+		r->max_registers = class->max_registers;
 }
 
 static void plan_role(struct compilation *c, struct role_plan *r, struct role *role)
@@ -273,19 +316,22 @@ static void plan_role(struct compilation *c, struct role_plan *r, struct role *r
 			r->name = tc_arena_printf(c->arena, "%s_%d", r->name, r->index);
 	r->class_id = r->index;
 	r->clones = 1;
+	r->members = UINT32_C(1) << role->id;
 	r->warps = role->warps;
 	r->threads = 32 * role->warps;
 	r->max_registers = role->max_registers;
+	if (c->class_of && c->class_of[role->id])
+		join_class(c, r, c->class_of[role->id]);
 	r->op_kept = zeroed(c, k->op_count, sizeof(bool));
 	r->val_needed = zeroed(c, k->val_count, sizeof(bool));
 	r->var_needed = zeroed(c, k->vars.count, sizeof(bool));
-	r->waits = zeroed(c, k->barriers.count, sizeof(bool));
+	r->waits = zeroed(c, k->barriers.count * k->roles.count, sizeof(bool));
 	do {
 		m.changed = false;
 		mark(&m, k->root);
 	} while (m.changed);
-	facts_of_role(r, k->root);
-	for (int i = 0; i < k->barriers.count; i++)
+	facts_of_role(c, r, k->root);
+	for (int i = 0; i < k->barriers.count * k->roles.count; i++)
 		r->parity_words += r->waits[i];
 }
 
@@ -298,10 +344,12 @@ static void place_roles(struct compilation *c)
 		struct role_plan *r = &c->roles[i];
 
 		r->first_warp = warp;
-		warp += r->warps;
+		warp += r->warps * r->clones;
 		if (r->warps == 1)
 			continue;
-		r->named_barrier = ++named;
+		r->named_barrier = named + 1;
+		named += r->clones;
+		r->class_barrier = r->clones > 1 ? ++named : named;
 		if (named > 15)
 			tc_fail_at(c->err, r->role->pos,
 				   "more than 15 roles have several warps: a block has 15 named "
@@ -324,8 +372,10 @@ static void plan_roles(struct compilation *c)
 		for (int i = 0; i < k->roles.count; i++) {
 			struct role *role = k->roles.item[i];
 			struct role_plan *r = &c->roles[c->role_count];
+			struct class_plan *class = c->class_of ? c->class_of[i] : NULL;
 
-			if (role->warpgroups != (pass == 0))
+			if ((class || role->warpgroups) != (pass == 0) ||
+			    (class && class->members & ((UINT32_C(1) << i) - 1)))
 				continue;
 			r->index = c->role_count;
 			plan_role(c, r, role);
@@ -337,7 +387,7 @@ static void plan_roles(struct compilation *c)
 /* ---- barriers
  * ----------------------------------------------------------------------------------------- */
 
-static const struct barrier *arrives_on(const struct op *o, enum arrival_kind *kind)
+const struct barrier *tc_op_arrives(const struct op *o, enum arrival_kind *kind)
 {
 	switch (o->kind) {
 	case OP_COPY_GMEM_TO_SMEM:
@@ -362,9 +412,9 @@ static void arrivals(struct compilation *c, struct role_plan *r, const struct sc
 {
 	for (const struct op *o = s->first; o; o = o->next) {
 		const struct scope *body[2];
-		int n = bodies(o, body);
+		int n = tc_op_bodies(o, body);
 		enum arrival_kind kind;
-		const struct barrier *b = arrives_on(o, &kind);
+		const struct barrier *b = tc_op_arrives(o, &kind);
 
 		if (!r->op_kept[o->id])
 			continue;
@@ -392,18 +442,18 @@ static int lcm(int a, int b)
 	return a / x * b;
 }
 
-/* U: a commit always counts one; else every role's warps must divide it. */
-static void unit_of(struct barrier_plan *b)
+/* U: where a commit counts one, it is 1; else every role's warps must divide it. */
+static void unit_of(const struct target *t, struct barrier_plan *b)
 {
 	bool commits = false;
 
 	b->unit = 1;
 	for (int i = 0; i < b->source_count; i++) {
 		const struct arrival_source *s = &b->sources[i];
+		bool commit = s->kind == ARRIVAL_MMA || s->kind == ARRIVAL_COMMIT;
 
-		if (s->kind == ARRIVAL_MMA || s->kind == ARRIVAL_COMMIT)
-			commits = true;
-		if (s->kind == ARRIVAL_THREADS)
+		commits |= commit && t->ops->commit_counts_one;
+		if (s->kind == ARRIVAL_THREADS || (commit && !t->ops->commit_counts_one))
 			b->unit = lcm(b->unit, s->role->warps * s->role->clones);
 	}
 	if (commits)
@@ -434,7 +484,8 @@ static void plan_barriers(struct compilation *c)
 
 		b->name = b->barrier->name ? tc_ptx_identifier(&names, b->barrier->name)
 					   : tc_arena_printf(c->arena, "barrier%d", i);
-		unit_of(b);
+		b->elided = c->elided && c->elided[i];
+		unit_of(c->target, b);
 		if (b->init_count >= 1 << 20)
 			tc_fail_at(
 				c->err, b->barrier->pos,

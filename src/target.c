@@ -1,7 +1,7 @@
 /* The targets: what they have, and which function lowers which op. */
 #include <string.h>
 
-#include "compile.h"
+#include "frag.h"
 
 /* Ops that every target carries out alike. */
 #define COMMON                                                                                     \
@@ -12,30 +12,34 @@
 	[OP_COPY_GMEM_TO_SMEM] = tc_lower_copy_gmem_to_smem,                                       \
 	[OP_COPY_SMEM_TO_GMEM] = tc_lower_copy_smem_to_gmem,                                       \
 	[OP_COMMIT_SMEM] = tc_lower_commit_smem, [OP_COMMIT_GMEM] = tc_lower_commit_gmem,          \
-	[OP_WAIT_SMEM_TO_GMEM] = tc_lower_wait_smem_to_gmem,                                       \
-	[OP_BARRIER_ARRIVE] = tc_lower_arrive, [OP_BARRIER_WAIT] = tc_lower_wait,                  \
-	[OP_LOAD] = tc_lower_load, [OP_STORE] = tc_lower_store,                                    \
-	[OP_FRAG_ELEMENTWISE] = tc_lower_elementwise, [OP_FRAG_CAST] = tc_lower_cast,              \
-	[OP_FRAG_FULL] = tc_lower_full, [OP_FRAG_IOTA] = tc_lower_iota,                            \
-	[OP_FRAG_BROADCAST] = tc_lower_broadcast, [OP_FRAG_REDUCE] = tc_lower_reduce,              \
-	[OP_PRINT] = tc_lower_print, [OP_ASSERT] = tc_lower_assert,                                \
-	[OP_SET_MAX_REGISTERS] = tc_lower_nothing
+	[OP_WAIT_SMEM_TO_GMEM] = tc_lower_wait_smem_to_gmem, [OP_LOAD] = tc_lower_load,            \
+	[OP_STORE] = tc_lower_store, [OP_FRAG_ELEMENTWISE] = tc_lower_elementwise,                 \
+	[OP_FRAG_CAST] = tc_lower_cast, [OP_FRAG_FULL] = tc_lower_full,                            \
+	[OP_FRAG_IOTA] = tc_lower_iota, [OP_FRAG_BROADCAST] = tc_lower_broadcast,                  \
+	[OP_FRAG_REDUCE] = tc_lower_reduce, [OP_PRINT] = tc_lower_print,                           \
+	[OP_ASSERT] = tc_lower_assert, [OP_SET_MAX_REGISTERS] = tc_lower_nothing
 
 const struct target_ops tc_ops_sm90 = {
-	.lower =
-		{COMMON, [OP_MMA] = tc_lower_unsupported, [OP_COMMIT_ARRIVE] = tc_lower_unsupported,
-		 [OP_ASYNC_COPY_SMEM_TO_TMEM] = tc_lower_unsupported,
-		 [OP_ASYNC_COPY_SCALES_TO_TMEM] = tc_lower_unsupported,
-		 [OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM] = tc_lower_unsupported,
-		 [OP_ASYNC_LOAD_TMEM] = tc_lower_unsupported,
-		 [OP_ASYNC_STORE_TMEM] = tc_lower_unsupported,
-		 [OP_WAIT_LOAD_TMEM] = tc_lower_unsupported,
-		 [OP_COMMIT_TMEM] = tc_lower_unsupported},
+	.lower = {COMMON, [OP_MMA] = tc_lower_wgmma, [OP_COMMIT_ARRIVE] = tc_lower_wgmma_commit,
+		  [OP_ASYNC_COPY_SMEM_TO_TMEM] = tc_lower_unsupported,
+		  [OP_ASYNC_COPY_SCALES_TO_TMEM] = tc_lower_unsupported,
+		  [OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM] = tc_lower_unsupported,
+		  [OP_ASYNC_LOAD_TMEM] = tc_lower_wgmma_load,
+		  [OP_ASYNC_STORE_TMEM] = tc_lower_wgmma_store,
+		  /* Loads and stores are registers: in order with what the thread does. */
+		  [OP_WAIT_LOAD_TMEM] = tc_lower_nothing, [OP_COMMIT_TMEM] = tc_lower_nothing,
+		  [OP_BARRIER_WAIT] = tc_lower_wgmma_wait,
+		  [OP_BARRIER_ARRIVE] = tc_lower_wgmma_arrive},
+	.classes = tc_wgmma_classes,
+	.role_start = tc_low_wgmma_start,
+	.role_end = tc_low_wgmma_end,
+	.before_spin = tc_low_wgmma_before_spin,
+	.tmem_distribution = tc_low_wgmma_distribution,
 };
 
 const struct target_ops tc_ops_sm100 = {
-	.lower = {COMMON, [OP_MMA] = tc_lower_tcgen05_mma,
-		  [OP_COMMIT_ARRIVE] = tc_lower_tcgen05_commit,
+	.lower = {COMMON, [OP_BARRIER_ARRIVE] = tc_lower_arrive, [OP_BARRIER_WAIT] = tc_lower_wait,
+		  [OP_MMA] = tc_lower_tcgen05_mma, [OP_COMMIT_ARRIVE] = tc_lower_tcgen05_commit,
 		  [OP_ASYNC_COPY_SMEM_TO_TMEM] = tc_lower_unsupported,
 		  [OP_ASYNC_COPY_SCALES_TO_TMEM] = tc_lower_unsupported,
 		  [OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM] = tc_lower_unsupported,
@@ -48,6 +52,8 @@ const struct target_ops tc_ops_sm100 = {
 	.end = tc_low_tcgen05_end,
 	.after_wait = tc_low_tcgen05_after_wait,
 	.before_arrive = tc_low_tcgen05_before_arrive,
+	.commit_counts_one = true,
+	.tmem_distribution = tc_frag_tmem_distribution,
 };
 
 static const struct target sm_90a = {.name = "sm_90a",

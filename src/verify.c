@@ -251,15 +251,10 @@ static void verify_tmem(struct kern *k, const struct target *t)
 
 	if (!columns)
 		return;
-	if (!t->tmem_columns)
-		for (int i = 0; i < k->allocs.count; i++) {
-			const struct alloc *a = k->allocs.item[i];
-
-			if (a->space == SP_TMEM)
-				tc_documented_at(&k->err, a->pos, NOT_SUPPORTED, "",
-						 tc_arena_printf(&k->arena, "TMEM on %s", t->name));
-		}
 	verify_collective(k);
+	/* Registers in its place: what they hold is the target's own question. */
+	if (!t->tmem_columns)
+		return;
 	while (rounded < columns)
 		rounded *= 2;
 	if (rounded > t->tmem_columns)
@@ -332,7 +327,7 @@ static void verify_mma(const struct verify *v, const struct op *o)
 {
 	const struct mma_op *m = &o->u.mma;
 	enum dtype a = m->a->alloc->dtype, b = m->b->alloc->dtype;
-	const struct mma_row *row = tc_mma_row(false, a, b, m->acc->alloc->dtype,
+	const struct mma_row *row = tc_mma_row(!v->target->tmem_columns, a, b, m->acc->alloc->dtype,
 					       m->a_scale ? m->a_scale->alloc->dtype : DT_COUNT);
 
 	if (row && !tc_mma_on_target(row, v->target->name))

@@ -1,0 +1,348 @@
+/*
+ * wgmma: MMA whose accumulators are registers of the role's clones (DESIGN 5.8,
+ * isa.md 7).  An mma is one commit group.  The arrival on its barrier is made
+ * after the next one's commit, when wait_group 1 has seen the group complete, or
+ * by a wait that would block, or where everything is waited for.
+ */
+#include "lower_wgmma.h"
+
+/* ---- registers of tensor memory ------------------------------------------------------ */
+
+static struct mreg *registers_of(struct low *l, const struct ref *r)
+{
+	struct virtual_tmem *v = tc_class_tmem(l->role->class, r->alloc);
+	int64_t slot = 0;
+
+	for (int i = 0; i < r->alloc->rank - 2 && !v->slot; i++) {
+		int64_t index = 0;
+
+		tc_val_is_const(r->start[i], &index);
+		slot = slot * r->alloc->shape[i].size + index;
+	}
+	if (!v->reg[slot]) {
+		v->reg[slot] = tc_arena_alloc(l->arena, sizeof(struct mreg) * (size_t)v->words);
+		for (int i = 0; i < v->words; i++)
+			v->reg[slot][i] = mi_b32(l);
+	}
+	return v->reg[slot];
+}
+
+struct mreg *tc_wgmma_registers(struct low *l, const struct ref *r)
+{
+	const struct alloc *a = r->alloc;
+	int64_t column = 0;
+
+	tc_val_is_const(r->start[a->rank - 1], &column);
+	return registers_of(l, r) + column * tc_dtypes[a->dtype].bits / 64;
+}
+
+void tc_low_wgmma_distribution(struct low *l, const struct ref *r, const struct role *role,
+			       struct distribution *d)
+{
+	const struct alloc *a = r->alloc;
+	int clones = tc_role_plan(l->c, role)->clones;
+
+	tc_distribution_mma(d, (int)r->extent[a->rank - 1].size, 1,
+			    tc_dtypes[a->dtype].bits == 8 ? 4 : 2);
+	if (clones > 1)
+		tc_distribution_cut_rows(d, clones);
+}
+
+/*
+ * Register in which word i of a tile lies: the instruction goes through granules
+ * of columns, in each through both rows; a value through a row, then the other.
+ */
+static int register_of_word(const struct frag_value *v, int i)
+{
+	int half = v->words / 2, row = i / half, column = i % half;
+
+	if (tc_dtypes[v->dtype].bits == 32)
+		return 4 * (column >> 1) + 2 * row + (column & 1);
+	return 2 * column + row;
+}
+
+/* ---- deferred release ------------------------------------------------------------------- */
+
+static uint8_t state(const struct low *l)
+{
+	const struct class_plan *class = l->role->class;
+
+	return !class ? 0 : l->op ? class->state[l->op->id] : class->end_state;
+}
+
+static int arrivals_of_lane(const struct low *l, const struct barrier *b)
+{
+	return l->c->barriers[b->id].unit / (l->role->warps * l->role->clones);
+}
+
+/* The arrival that is due, by one lane of each warp. */
+static void release(struct low *l)
+{
+	struct mreg due = mi_pred(l);
+	struct maddr a = {.reg = l->release};
+
+	mi(l, "setp.ne.and.u32", R(due), R(l->release), I(0), R(l->elected));
+	if (l->role->class->release_count)
+		tc_low_arrive(l, due, a, I(l->role->class->release_count));
+	else
+		tc_low_arrive(l, due, a, R(l->release_count));
+}
+
+/* Everything that has been issued is complete, and said so. */
+static void flush(struct low *l)
+{
+	uint8_t s = state(l);
+
+	if (s & MMA_RUNNING)
+		mi(l, "wgmma.wait_group.sync.aligned", I(0));
+	if (!(s & RELEASE_PENDING))
+		return;
+	release(l);
+	mi(l, "mov.b32", R(l->release), I(0));
+}
+
+static void defer_release(struct low *l, const struct barrier_ref *b)
+{
+	int count = arrivals_of_lane(l, b->barrier);
+
+	tc_low_refuse_cluster(l, b);
+	mi(l, "mov.b32", R(l->release), R(tc_low_address(l, tc_low_barrier(l, b))));
+	if (!l->role->class->release_count)
+		mi(l, "mov.b32", R(l->release_count), I(count));
+}
+
+static void find_release_count(void *arg, const struct op *op)
+{
+	struct low *l = arg;
+	struct class_plan *class = l->role->class;
+	const struct barrier *b = op->kind == OP_MMA ? op->u.mma.barrier.barrier : NULL;
+	int count;
+
+	if (!b || l->c->barriers[b->id].elided)
+		return;
+	count = arrivals_of_lane(l, b);
+	if (class->release_count < 0)
+		class->release_count = count;
+	else if (class->release_count != count)
+		class->release_count = 0;
+}
+
+void tc_low_wgmma_start(struct low *l)
+{
+	struct class_plan *class = l->role->class;
+
+	if (!class)
+		return;
+	class->release_count = -1;
+	tc_class_walk(l->c, class, find_release_count, l);
+	if (class->release_count < 0)
+		return;
+	l->release = mi_named(l, MR_B32, "release_%s", l->role->name);
+	mi(l, "mov.b32", R(l->release), I(0));
+	if (!class->release_count)
+		l->release_count = mi_named(l, MR_B32, "release_count_%s", l->role->name);
+}
+
+void tc_low_wgmma_end(struct low *l)
+{
+	if (l->role->class)
+		flush(l);
+}
+
+/*
+ * One try; all lanes agree on its outcome.  If it fails, what the class itself
+ * still owes may be what it waits for.
+ */
+void tc_low_wgmma_before_spin(struct low *l, struct mopnd barrier, struct mopnd parity, int ready)
+{
+	struct mreg p;
+
+	if (!(state(l) & RELEASE_PENDING))
+		return;
+	p = mi_pred(l);
+	mi(l, "mbarrier.try_wait.parity.shared::cta.b64", R(p), barrier, parity);
+	mi(l, "vote.sync.all.pred", R(p), R(p), T("0xffffffff"));
+	mi_if(l, p, "bra", LABEL(ready));
+	flush(l);
+}
+
+void tc_lower_wgmma_wait(struct low *l, const struct op *op)
+{
+	if (!l->c->barriers[op->u.wait.barrier.barrier->id].elided) {
+		tc_lower_wait(l, op);
+		return;
+	}
+	tc_low_all(l);
+	flush(l);
+}
+
+void tc_lower_wgmma_arrive(struct low *l, const struct op *op)
+{
+	if (!l->c->barriers[op->u.arrive.barrier.barrier->id].elided)
+		tc_lower_arrive(l, op);
+}
+
+void tc_lower_wgmma_commit(struct low *l, const struct op *op)
+{
+	const struct arrive_op *o = &op->u.arrive;
+
+	if (o->collective_axis >= 0)
+		tc_low_fail(l, "commit_arrive with collective_axis is not supported on %s",
+			    l->c->target->name);
+	tc_low_refuse_cluster(l, &o->barrier);
+	tc_low_all(l);
+	flush(l);
+	if (l->c->barriers[o->barrier.barrier->id].elided)
+		return;
+	mi(l, "bar.warp.sync", T("0xffffffff"));
+	tc_low_arrive(l, l->elected, tc_low_barrier(l, &o->barrier),
+		      I(arrivals_of_lane(l, o->barrier.barrier)));
+}
+
+/* ---- loads and stores --------------------------------------------------------------------------
+ */
+
+void tc_lower_wgmma_load(struct low *l, const struct op *op)
+{
+	const struct load_op *o = &op->u.load;
+	const struct distribution *d = tc_frag_distribution(l, o->result->id);
+	struct frag_value *v = tc_value_new(l, d, o->result->dtype, (bool[2]){true, true});
+	struct mreg *reg = tc_wgmma_registers(l, o->ref);
+
+	tc_low_all(l);
+	flush(l);
+	for (int i = 0; i < v->words; i++) {
+		struct mreg r = reg[register_of_word(v, i)];
+
+		if (l->role->class->copied[op->id]) {
+			struct mreg copy = mi_b32(l);
+
+			mi(l, "mov.b32", R(copy), R(r));
+			r = copy;
+		}
+		v->word[i] = R(r);
+	}
+	tc_value_define(l, o->result, v);
+}
+
+void tc_lower_wgmma_store(struct low *l, const struct op *op)
+{
+	const struct store_op *o = &op->u.store;
+	struct distribution *d = tc_arena_alloc(l->arena, sizeof *d);
+	struct mreg *reg = tc_wgmma_registers(l, o->ref);
+	struct frag_value *v;
+
+	tc_low_all(l);
+	flush(l);
+	tc_low_wgmma_distribution(l, o->ref, o->value->role, d);
+	v = tc_value_stored(l, o->value, d, 1, (const bool[2]){true, true});
+	for (int i = 0; i < v->words; i++)
+		mi(l, "mov.b32", R(reg[register_of_word(v, i)]), v->word[i]);
+}
+
+/* ---- MMA
+ * ------------------------------------------------------------------------------------------ */
+
+/* Scale-d of the first step along K. */
+static struct mopnd accumulate(struct low *l, const struct mma_op *o)
+{
+	int64_t constant;
+
+	if (o->accumulate_const)
+		return mo_imm(o->accumulate_value);
+	if (!o->accumulate)
+		return mo_imm(1);
+	if (tc_val_is_const(o->accumulate, &constant))
+		return mo_imm(constant != 0);
+	return mo_reg(tc_low_pred(l, o->accumulate));
+}
+
+static const char *type_name(enum dtype t)
+{
+	switch (t) {
+	case DT_F32:
+	case DT_TF32:
+		return "tf32";
+	case DT_I8:
+		return "s8";
+	default:
+		return tc_dtypes[t].shortname;
+	}
+}
+
+/* Elements along K of an instruction: 32 bytes. */
+static int step_of(const struct mma_op *o)
+{
+	return 256 / tc_dtypes[o->a->alloc->dtype].bits;
+}
+
+/* One instruction: d, a, b, scale-d, then what the kind has of signs and orders. */
+static void multiply(struct low *l, const struct mma_op *o, struct mreg *d, int64_t n,
+		     struct mopnd a, struct mopnd b, struct mopnd scale_d, const bool k_major[2])
+{
+	enum dtype t = o->a->alloc->dtype, acc = o->acc->alloc->dtype;
+	struct mopnd operand[8] = {V(d, (int)(n * tc_dtypes[acc].bits / 64)), a, b, scale_d};
+	int count = 4;
+
+	if (acc != DT_I32) {
+		operand[count++] = I(1);
+		operand[count++] = I(1);
+	}
+	if (tc_dtypes[t].bits == 16) {
+		if (o->a->alloc->space == SP_SMEM)
+			operand[count++] = I(!k_major[0]);
+		operand[count++] = I(!k_major[1]);
+	}
+	mi_emit(l,
+		tc_arena_printf(l->arena, "wgmma.mma_async.sync.aligned.m64n%lldk%d.%s.%s.%s",
+				(long long)n, step_of(o),
+				acc == DT_I32 ? "s32" : tc_dtypes[acc].shortname, type_name(t),
+				type_name(o->b->alloc->dtype)),
+		operand, count);
+}
+
+static void multiply_all(struct low *l, const struct mma_op *o, const struct wgmma_operand *a,
+			 const struct wgmma_operand *b, struct mopnd enable)
+{
+	int64_t n = o->acc->shape[1].size, k = o->a->shape[1].size;
+	struct mreg *d = tc_wgmma_registers(l, o->acc);
+	const bool k_major[2] = {a->k_major, b->k_major};
+	int bits = tc_dtypes[o->acc->alloc->dtype].bits, step = step_of(o);
+
+	for (int64_t at = 0; at < k; at += step)
+		for (int64_t column = 0; column < n; column += 256) {
+			int64_t width = n - column < 256 ? n - column : 256;
+			struct mopnd left = a->registers ? V(a->registers + at / step * 4, 4)
+							 : R(tc_wgmma_moved(l, a, 0, at));
+
+			multiply(l, o, d + column * bits / 64, width, left,
+				 R(tc_wgmma_moved(l, b, column, at)), at ? mo_imm(1) : enable,
+				 k_major);
+		}
+}
+
+void tc_lower_wgmma(struct low *l, const struct op *op)
+{
+	const struct mma_op *o = &op->u.mma;
+	struct wgmma_operand a = {.k_major = true}, b;
+	struct mopnd enable;
+
+	tc_low_all(l);
+	enable = accumulate(l, o);
+	if (o->a->alloc->space == SP_TMEM)
+		a.registers = tc_wgmma_registers(l, o->a);
+	else
+		tc_wgmma_operand(l, &a, o->a, 1, l->clone);
+	tc_wgmma_operand(l, &b, o->b, 0, (struct mreg){0});
+	mi_plain(l, "wgmma.fence.sync.aligned");
+	multiply_all(l, o, &a, &b, enable);
+	mi_plain(l, "wgmma.commit_group.sync.aligned");
+	if (state(l) & RELEASE_PENDING) {
+		mi(l, "wgmma.wait_group.sync.aligned", I(1));
+		release(l);
+	}
+	if (o->barrier.barrier && !l->c->barriers[o->barrier.barrier->id].elided)
+		defer_release(l, &o->barrier);
+	else if (state(l) & RELEASE_PENDING)
+		mi(l, "mov.b32", R(l->release), I(0));
+}

@@ -1,0 +1,106 @@
+/*
+ * Descriptors of wgmma's operands in SMEM (isa.md 3): high word constant, low word
+ * the address; steps are added to the whole.
+ */
+#include "lower_wgmma.h"
+
+enum {
+	LBO_UNUSED = 1,
+	LBO_LARGEST = 0x3fff
+};
+
+/* Stride between groups of 8 rows, and the swizzle's code. */
+static uint32_t high_word(const struct smem_layout *s)
+{
+	uint32_t code = s->swizzle == 128 ? 1 : s->swizzle == 64 ? 2 : 3;
+
+	return (uint32_t)(8 * s->row_bytes >> 4) | code << 30;
+}
+
+static int64_t linear(const struct wgmma_operand *o, int64_t mn, int64_t k)
+{
+	return o->k_major ? tc_smem_linear(&o->layout, mn, k) : tc_smem_linear(&o->layout, k, mn);
+}
+
+struct base_key {
+	const struct alloc *alloc;
+	int64_t clone_bytes;
+	uint64_t lbo;
+};
+
+/* Low word of the allocation's first byte, with the clone's rows: made at the role's entry. */
+static struct mreg base(struct low *l, const struct alloc *a, uint32_t lbo, struct mreg clone,
+			int64_t clone_bytes)
+{
+	struct base_key key = {a, clone.id ? clone_bytes : -1, lbo};
+	struct mreg *r = tc_entry_register(l, &key, sizeof key);
+	struct low_place place;
+	struct mreg address;
+
+	if (r->id)
+		return *r;
+	place = tc_low_at_entry(l);
+	address = tc_low_address(l, (struct maddr){.sym = {SYM_SMEM, a}});
+	*r = mi_b32(l);
+	mi(l, "shr.u32", R(*r), R(address), I(4));
+	if (lbo)
+		mi(l, "or.b32", R(*r), R(*r), mo_hex(lbo << 16));
+	if (clone.id)
+		mi(l, "mad.lo.u32", R(*r), R(clone), I(clone_bytes >> 4), R(*r));
+	tc_low_return(l, place);
+	return *r;
+}
+
+/* Offset of the view's first element in units of 16 bytes. */
+static struct mopnd first_offset(struct low *l, const struct ref *r, const struct smem_layout *s)
+{
+	const struct alloc *a = r->alloc;
+	struct mopnd sum = mo_imm(0), panel;
+
+	for (int i = 0; i < a->rank - 2; i++)
+		sum = tc_low_add(l, tc_low_mul(l, sum, a->shape[i].size),
+				 tc_low_value(l, r->start[i]));
+	sum = tc_low_mul(l, sum, s->tile_bytes >> 4);
+	sum = tc_low_add(l, sum,
+			 tc_low_mul(l, tc_low_value(l, r->start[a->rank - 2]), s->row_bytes >> 4));
+	panel = tc_low_udiv(l, tc_low_value(l, r->start[a->rank - 1]), s->panel_columns);
+	return tc_low_add(l, sum, tc_low_mul(l, panel, s->panel_bytes >> 4));
+}
+
+void tc_wgmma_operand(struct low *l, struct wgmma_operand *o, const struct ref *r, int k_dimension,
+		      struct mreg clone)
+{
+	uint32_t lbo = LBO_UNUSED;
+	struct mreg low, high;
+	struct mopnd offset;
+
+	o->registers = NULL;
+	tc_smem_layout(r->alloc, &o->layout);
+	o->k_major = r->axis[k_dimension] == r->alloc->rank - 1;
+	if (!o->k_major && o->layout.panel_bytes >> 4 > LBO_LARGEST)
+		tc_low_fail(l,
+			    "the operand's panels are %lld bytes apart, more than a descriptor "
+			    "can say (262128)",
+			    (long long)o->layout.panel_bytes);
+	if (!o->k_major)
+		lbo = (uint32_t)(o->layout.panel_bytes >> 4);
+	low = base(l, r->alloc, lbo, clone, linear(o, 64, 0));
+	offset = first_offset(l, r, &o->layout);
+	low = tc_low_add(l, offset, mo_reg(low)).reg;
+	high = mi_b32(l);
+	o->descriptor = mi_b64(l);
+	mi(l, "mov.b32", R(high), mo_hex(high_word(&o->layout)));
+	mi(l, "mov.b64", R(o->descriptor), V(((struct mreg[]){low, high}), 2));
+}
+
+struct mreg tc_wgmma_moved(struct low *l, const struct wgmma_operand *o, int64_t mn, int64_t k)
+{
+	int64_t bytes = linear(o, mn, k);
+	struct mreg d;
+
+	if (!bytes)
+		return o->descriptor;
+	d = mi_b64(l);
+	mi(l, "add.s64", R(d), R(o->descriptor), I(bytes >> 4));
+	return d;
+}
