@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compile.h"
+#include "classes.h"
 
 _Noreturn void tc_low_fail(struct low *l, const char *fmt, ...)
 {
@@ -36,14 +36,26 @@ void tc_lower_nothing(struct low *l, const struct op *op)
 
 /* ---- who runs the code ----------------------------------------------------------------- */
 
-void tc_low_leader(struct low *l)
+static void open_region(struct low *l, struct mreg who)
 {
-	if (l->in_leader)
+	if (l->in_leader && l->issuing.id == who.id)
 		return;
+	tc_low_all(l);
 	tc_low_open(l, true);
 	l->leader_end = mi_new_label(l);
-	mi_unless(l, l->leader, "bra", LABEL(l->leader_end));
+	mi_unless(l, who, "bra", LABEL(l->leader_end));
 	l->in_leader = true;
+	l->issuing = who;
+}
+
+void tc_low_leader(struct low *l)
+{
+	open_region(l, l->leader);
+}
+
+void tc_low_first_leader(struct low *l)
+{
+	open_region(l, l->first_leader);
 }
 
 void tc_low_all(struct low *l)
@@ -60,13 +72,50 @@ void tc_low_all(struct low *l)
 	l->op = op;
 }
 
+/* Predicate: this thread is of clone i. */
+static struct mreg is_clone(struct low *l, int i)
+{
+	struct mreg *p = &l->is_clone[i];
+
+	if (!p->id) {
+		struct low_place back = tc_low_at_entry(l);
+
+		*p = mi_named(l, MR_PRED, "clone%d_%s", i, l->role->name);
+		mi(l, "setp.eq.u32", R(*p), R(l->clone), I(i));
+		tc_low_return(l, back);
+	}
+	return *p;
+}
+
 void tc_low_role_barrier(struct low *l)
 {
+	const struct role_plan *r = l->role;
+
 	tc_low_all(l);
-	if (l->role->named_barrier)
-		mi(l, "bar.sync", I(l->role->named_barrier), I(l->role->threads));
+	if (r->class && r->class->mixes_rows) {
+		tc_low_class_barrier(l);
+	} else if (!r->named_barrier) {
+		mi(l, "bar.warp.sync", T("0xffffffff"));
+	} else if (r->clones == 1) {
+		tc_low_class_barrier(l);
+	} else {
+		/* Immediate numbers: one in a register would make the block hold all sixteen. */
+		for (int i = 0; i < r->clones; i++)
+			mi_if(l, is_clone(l, i), "bar.sync", I(r->named_barrier + i),
+			      I(r->threads));
+	}
+}
+
+void tc_low_class_barrier(struct low *l)
+{
+	const struct role_plan *r = l->role;
+
+	tc_low_all(l);
+	if (r->class_barrier)
+		mi(l, "bar.sync", I(r->class_barrier), I(r->threads * r->clones));
 	else
 		mi(l, "bar.warp.sync", T("0xffffffff"));
+	tc_low_phases_seen(l);
 }
 
 void tc_low_wait_ld(struct low *l)
@@ -171,24 +220,50 @@ void tc_low_ops(struct low *l, const struct scope *s)
 static void make_phases(struct low *l)
 {
 	const struct kern *k = l->c->kern;
+	int barriers = k->barriers.count;
 
-	for (int i = 0; i < k->barriers.count; i++) {
+	for (int i = 0; i < barriers * k->roles.count; i++) {
+		const struct role *r = k->roles.item[i / barriers];
+
 		if (!l->role->waits[i])
 			continue;
 		l->phases[i] =
-			mi_named(l, MR_B32, "phase_%s_%s", l->role->name, l->c->barriers[i].name);
+			mi_named(l, MR_B32, "phase_%s_%s",
+				 l->role->class ? tc_ptx_identifier(l, r->name) : l->role->name,
+				 l->c->barriers[i % barriers].name);
 		mi(l, "mov.b32", R(l->phases[i]), I(0));
 	}
+}
+
+/* A class: its leader so far is that of the first clone. */
+static void find_clone(struct low *l)
+{
+	const struct role_plan *r = l->role;
+	struct mreg in_clone = mi_b32(l);
+
+	l->clone = mi_named(l, MR_B32, "clone_%s", r->name);
+	if (r->first_warp) {
+		mi(l, "sub.u32", R(in_clone), R(l->c->warp), I(r->first_warp));
+		mi(l, "shr.u32", R(l->clone), R(in_clone), I(2));
+	} else {
+		mi(l, "shr.u32", R(l->clone), R(l->c->warp), I(2));
+	}
+	l->leader = mi_named(l, MR_PRED, "leader_of_clone_%s", r->name);
+	mi(l, "and.b32", R(in_clone), R(l->c->warp), I(3));
+	mi(l, "setp.eq.and.u32", R(l->leader), R(in_clone), I(0), R(l->elected));
 }
 
 static void role_entry(struct low *l, int next)
 {
 	struct role_plan *r = l->role;
-	int last = r->first_warp + r->warps;
+	int last = r->first_warp + r->warps * r->clones;
 
 	mi_raw(l, "");
 	if (r->warps == 1)
 		mi_comment(l, "role %s: warp %d", r->name, r->first_warp);
+	else if (r->clones > 1)
+		mi_comment(l, "class %s: warps %d-%d, a warpgroup for each 64 rows", r->name,
+			   r->first_warp, last - 1);
 	else
 		mi_comment(l, "role %s: warps %d-%d", r->name, r->first_warp, last - 1);
 	if (last < l->c->warps) {
@@ -205,7 +280,12 @@ static void role_entry(struct low *l, int next)
 		mi(l, "setp.eq.and.u32", R(l->leader), R(l->c->warp), I(r->first_warp),
 		   R(l->elected));
 	}
+	l->first_leader = l->leader;
+	if (r->clones > 1)
+		find_clone(l);
 	make_phases(l);
+	if (l->c->target->ops->role_start)
+		l->c->target->ops->role_start(l);
 	l->entry_at = l->at;
 	mi_place(l);
 }
@@ -214,6 +294,8 @@ static void role_end(struct low *l)
 {
 	tc_low_join(l);
 	l->op = NULL;
+	if (l->c->target->ops->role_end)
+		l->c->target->ops->role_end(l);
 	if (l->bulk_groups) {
 		mi_comment(l, "every bulk store has read its SMEM");
 		tc_low_leader(l);
@@ -230,9 +312,11 @@ static void lower_role(struct low *kernel, struct role_plan *r, int done)
 	struct low l = {.c = kernel->c, .arena = kernel->arena, .role = r, .at = kernel->at};
 
 	tc_low_start(&l);
-	l.phases = tc_arena_alloc(l.arena, sizeof(*l.phases) * (size_t)(k->barriers.count + 1));
+	l.phases = tc_arena_alloc(
+		l.arena, sizeof(*l.phases) * (size_t)(k->barriers.count * k->roles.count + 1));
 	l.frags = tc_arena_alloc(l.arena, sizeof(void *) * (size_t)(k->frag_count + 1));
 	l.frag_vars = tc_arena_alloc(l.arena, sizeof(void *) * (size_t)(k->vars.count + 1));
+	tc_low_phases_start(&l);
 	role_entry(&l, next);
 	tc_low_ops(&l, k->root);
 	role_end(&l);
@@ -245,14 +329,6 @@ static void lower_role(struct low *kernel, struct role_plan *r, int done)
 
 /* ---- the kernel
  * ------------------------------------------------------------------------------------ */
-
-static bool has_cluster(const struct kern *k)
-{
-	for (int i = 0; i < k->cluster_rank; i++)
-		if (k->cluster[i] > 1)
-			return true;
-	return false;
-}
 
 static void cluster_barrier(struct low *l)
 {
@@ -268,7 +344,7 @@ static void init_barriers(struct low *l, struct mreg first)
 		const struct barrier_plan *b = &c->barriers[i];
 		struct maddr a = {.sym = {SYM_BARRIER, b->barrier}};
 
-		for (int j = 0; j < b->barrier->num_barriers; j++)
+		for (int j = 0; j < b->barrier->num_barriers && !b->elided; j++)
 			mi_if(l, first, "mbarrier.init.shared::cta.b64", M(a, 8 * j),
 			      I(b->init_count));
 	}
@@ -290,7 +366,8 @@ static void set_registers(struct low *l)
 		for (int i = 0; i < c->role_count; i++) {
 			const struct role_plan *r = &c->roles[i];
 
-			if (r->first_warp < 4 * group + 4 && r->first_warp + r->warps > 4 * group &&
+			if (r->first_warp < 4 * group + 4 &&
+			    r->first_warp + r->warps * r->clones > 4 * group &&
 			    r->max_registers > count)
 				count = r->max_registers;
 		}
@@ -354,7 +431,7 @@ static struct minst **prologue(struct low *l, struct mreg *first)
 	mi_place(l);
 	if (c->kern->barriers.count || c->uses_tmem)
 		prefetch = initialise(l, first);
-	if (has_cluster(c->kern))
+	if (tc_has_cluster(c->kern))
 		cluster_barrier(l);
 	if (c->target->ops->begun)
 		c->target->ops->begun(l);
@@ -423,7 +500,7 @@ void tc_lower(struct compilation *c)
 	l.op = NULL;
 	if (c->target->ops->end)
 		c->target->ops->end(&l);
-	if (has_cluster(c->kern))
+	if (tc_has_cluster(c->kern))
 		cluster_barrier(&l);
 	mi_plain(&l, "ret");
 	sort_params(c);

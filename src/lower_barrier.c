@@ -21,8 +21,9 @@ void tc_low_refuse_cluster(struct low *l, const struct barrier_ref *b)
 }
 
 /* Parity that the wait awaits; the role's bit flips after it. */
-static struct mopnd parity(struct low *l, const struct wait_op *w, struct mopnd index)
+static struct mopnd parity(struct low *l, const struct op *op, struct mopnd index)
 {
+	const struct wait_op *w = &op->u.wait;
 	struct mreg phase, d;
 
 	if (w->parity) {
@@ -34,7 +35,7 @@ static struct mopnd parity(struct low *l, const struct wait_op *w, struct mopnd 
 		mi(l, "and.b32", R(d), given, I(1));
 		return mo_reg(d);
 	}
-	phase = l->phases[w->barrier.barrier->id];
+	phase = l->phases[tc_phase_index(l->c, op)];
 	if (w->barrier.barrier->num_barriers == 1)
 		return mo_reg(phase);
 	d = mi_b32(l);
@@ -47,13 +48,13 @@ static struct mopnd parity(struct low *l, const struct wait_op *w, struct mopnd 
 	return mo_reg(d);
 }
 
-static void flip(struct low *l, const struct wait_op *w, struct mopnd index)
+static void flip(struct low *l, const struct op *op, struct mopnd index)
 {
 	struct mreg phase, bit;
 
-	if (w->parity)
+	if (op->u.wait.parity)
 		return;
-	phase = l->phases[w->barrier.barrier->id];
+	phase = l->phases[tc_phase_index(l->c, op)];
 	if (index.kind == MO_IMM) {
 		mi(l, "xor.b32", R(phase), R(phase), I((int64_t)(1u << (index.imm & 31))));
 		return;
@@ -66,7 +67,7 @@ static void flip(struct low *l, const struct wait_op *w, struct mopnd index)
 void tc_lower_wait(struct low *l, const struct op *op)
 {
 	const struct wait_op *w = &op->u.wait;
-	int again = mi_new_label(l);
+	int again = mi_new_label(l), ready = mi_new_label(l);
 	struct mopnd index, awaited;
 	struct maddr a;
 	struct mreg p;
@@ -75,24 +76,28 @@ void tc_lower_wait(struct low *l, const struct op *op)
 	tc_low_all(l);
 	index = tc_low_value(l, w->barrier.index);
 	a = tc_low_barrier(l, &w->barrier);
-	awaited = parity(l, w, index);
+	awaited = parity(l, op, index);
 	p = mi_pred(l);
+	if (l->c->target->ops->before_spin)
+		l->c->target->ops->before_spin(l, M(a, 0), awaited, ready);
 	mi_label(l, again);
 	mi(l, "mbarrier.try_wait.parity.shared::cta.b64", R(p), M(a, 0), awaited);
 	mi_unless(l, p, "bra", LABEL(again));
-	flip(l, w, index);
+	mi_label(l, ready);
+	flip(l, op, index);
+	tc_low_phases_waited(l, w->barrier.barrier);
 	if (l->c->target->ops->after_wait)
 		l->c->target->ops->after_wait(l);
 }
 
-static void arrive(struct low *l, struct mreg p, struct maddr a, int count)
+void tc_low_arrive(struct low *l, struct mreg p, struct maddr a, struct mopnd count)
 {
 	struct minst *m;
 
-	if (count == 1)
+	if (count.kind == MO_IMM && count.imm == 1)
 		m = mi(l, "mbarrier.arrive.shared::cta.b64", T("_"), M(a, 0));
 	else
-		m = mi(l, "mbarrier.arrive.shared::cta.b64", T("_"), M(a, 0), I(count));
+		m = mi(l, "mbarrier.arrive.shared::cta.b64", T("_"), M(a, 0), count);
 	if (p.id)
 		mi_guard(m, p, false);
 }
@@ -101,7 +106,7 @@ void tc_lower_arrive(struct low *l, const struct op *op)
 {
 	const struct arrive_op *o = &op->u.arrive;
 	const struct barrier_plan *b = &l->c->barriers[o->barrier.barrier->id];
-	int warps = l->role->warps;
+	int warps = l->role->warps * l->role->clones;
 
 	tc_low_refuse_cluster(l, &o->barrier);
 	tc_low_all(l);
@@ -109,9 +114,9 @@ void tc_lower_arrive(struct low *l, const struct op *op)
 		l->c->target->ops->before_arrive(l);
 	if (b->unit == 1 && warps > 1) {
 		tc_low_role_barrier(l);
-		arrive(l, l->leader, tc_low_barrier(l, &o->barrier), 1);
+		tc_low_arrive(l, l->leader, tc_low_barrier(l, &o->barrier), I(1));
 		return;
 	}
 	mi(l, "bar.warp.sync", T("0xffffffff"));
-	arrive(l, l->elected, tc_low_barrier(l, &o->barrier), b->unit / warps);
+	tc_low_arrive(l, l->elected, tc_low_barrier(l, &o->barrier), I(b->unit / warps));
 }

@@ -28,10 +28,12 @@ void tc_lower_range(struct low *l, const struct op *op)
 	bool down = r->step && tc_val_is_const(r->step, &constant_step) && constant_step < 0;
 	const char *stop = down ? "setp.le.s32" : "setp.ge.s32";
 	const char *again = down ? "setp.gt.s32" : "setp.lt.s32";
+	bool *unseen;
 	struct mopnd lo, hi, step;
 	struct mreg i, p;
 
 	tc_low_join(l);
+	unseen = tc_low_phases_save(l);
 	lo = tc_low_value(l, r->lo);
 	hi = tc_low_value(l, r->hi);
 	step = r->step ? tc_low_value(l, r->step) : mo_imm(1);
@@ -44,6 +46,7 @@ void tc_lower_range(struct low *l, const struct op *op)
 		mi_if(l, p, "bra", LABEL(end));
 	}
 	mi_label(l, head);
+	tc_low_phases_loop(l, r->body);
 	tc_low_define(l, r->index, i);
 	tc_low_ops(l, r->body);
 	tc_low_join(l);
@@ -51,6 +54,7 @@ void tc_lower_range(struct low *l, const struct op *op)
 	mi(l, again, R(p), R(i), hi);
 	mi_if(l, p, "bra", LABEL(head));
 	mi_label(l, end);
+	tc_low_phases_left(l, r->body, unseen);
 	tc_low_close(l);
 }
 
@@ -65,15 +69,19 @@ void tc_lower_loop(struct low *l, const struct op *op)
 {
 	int head = mi_new_label(l);
 	struct loop_end end = {l->loops, op, mi_new_label(l)};
+	bool *unseen;
 
 	tc_low_join(l);
+	unseen = tc_low_phases_save(l);
 	tc_low_open(l, true);
 	l->loops = &end;
 	mi_label(l, head);
+	tc_low_phases_loop(l, op->u.loop.body);
 	tc_low_ops(l, op->u.loop.body);
 	tc_low_join(l);
 	mi(l, "bra", LABEL(head));
 	mi_label(l, end.label);
+	tc_low_phases_left(l, op->u.loop.body, unseen);
 	l->loops = end.outer;
 	tc_low_close(l);
 }
@@ -96,6 +104,7 @@ void tc_lower_when(struct low *l, const struct op *op)
 	bool then = any_kept(l, w->then), otherwise = any_kept(l, w->otherwise);
 	int middle = mi_new_label(l), end = mi_new_label(l);
 	int64_t constant;
+	bool *other;
 	struct mreg p;
 
 	tc_low_join(l);
@@ -108,6 +117,7 @@ void tc_lower_when(struct low *l, const struct op *op)
 	if (!then && !otherwise)
 		return;
 	p = tc_low_pred(l, w->cond);
+	other = tc_low_phases_save(l);
 	tc_low_open(l, false);
 	if (!then)
 		mi_if(l, p, "bra", LABEL(end));
@@ -121,12 +131,14 @@ void tc_lower_when(struct low *l, const struct op *op)
 		tc_low_close(l);
 		mi(l, "bra", LABEL(end));
 		mi_label(l, middle);
+		other = tc_low_phases_swap(l, other);
 		tc_low_open_beside(l, first);
 		tc_low_ops(l, w->otherwise);
 		tc_low_join(l);
 	}
 	tc_low_close(l);
 	mi_label(l, end);
+	tc_low_phases_join(l, other);
 }
 
 void tc_lower_role(struct low *l, const struct op *op)
@@ -213,7 +225,7 @@ void tc_lower_print(struct low *l, const struct op *op)
 	}
 	value = tc_arena_alloc(l->arena, sizeof(*value) * (size_t)(p->count + 1));
 	is_float = tc_arena_alloc(l->arena, sizeof(*is_float) * (size_t)(p->count + 1));
-	tc_low_leader(l);
+	tc_low_first_leader(l);
 	for (int i = 0; i < p->count; i++) {
 		const struct val *v = p->values[i];
 

@@ -185,6 +185,8 @@ void tc_lower_tcgen05_mma(struct low *l, const struct op *op)
 	refuse(l, o);
 	if (n > 2048)
 		tc_low_fail(l, "N = %lld is more than tensor memory has columns", (long long)n);
+	if (o->barrier.barrier)
+		tc_low_phases_before(l, o->barrier.barrier);
 	tc_low_leader(l);
 	enable = accumulate(l, o);
 	d = tc_low_tmem_view(l, o->acc);
@@ -227,6 +229,7 @@ void tc_lower_tcgen05_commit(struct low *l, const struct op *op)
 		tc_low_tcgen05_before_arrive(l);
 		tc_low_role_barrier(l);
 	}
+	tc_low_phases_before(l, o->barrier.barrier);
 	tc_low_leader(l);
 	commit(l, &o->barrier);
 }
