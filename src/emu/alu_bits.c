@@ -3,7 +3,12 @@
 
 /* ---- carries ---------------------------------------------------------------------- */
 
-enum carry_operation { ADD, SUBTRACT, MAD_LOW, MAD_HIGH };
+enum carry_operation {
+	ADD,
+	SUBTRACT,
+	MAD_LOW,
+	MAD_HIGH
+};
 
 struct carry_form {
 	enum carry_operation operation;
@@ -32,7 +37,7 @@ static uint64_t cell(const struct emu_warp *warp, uint32_t ref, int lane, bool w
 
 /* CC.CF holds the carry of additions and the borrow of subtractions. */
 static enum emu_step carry(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
-                           const struct carry_form *form)
+			   const struct carry_form *form)
 {
 	uint64_t limit = form->wide ? UINT64_MAX : UINT32_MAX;
 
@@ -72,7 +77,7 @@ static enum emu_step carry(struct emu_warp *warp, const struct emu_ins *ins, uin
 	CARRY(name, S64, operation, in, out, true, true)
 #define CARRY(name, type, operation, in, out, is_signed, wide)                                     \
 	static enum emu_step name##_##type(struct emu_warp *warp, const struct emu_ins *ins,       \
-	                                   uint32_t mask)                                          \
+					   uint32_t mask)                                          \
 	{                                                                                          \
 		static const struct carry_form form = {operation, in, out, is_signed, wide};       \
                                                                                                    \
@@ -120,7 +125,7 @@ static enum emu_step bfi_B64(struct emu_warp *warp, const struct emu_ins *ins, u
 
 	EMU_FOR_LANES(l, mask)
 	{
-		uint32_t position = c[l] & 0xff, length = e[l] & 0xff;
+		uint32_t position = c[l], length = e[l];
 		uint64_t ones = length >= 64 ? UINT64_MAX : (1ull << length) - 1;
 
 		if (position >= 64)
@@ -134,10 +139,11 @@ static enum emu_step bfi_B64(struct emu_warp *warp, const struct emu_ins *ins, u
 /* The n-th set bit of a mask, counted from a base, upwards for positive n. */
 static uint32_t nth_set(uint32_t bits, uint32_t base, int32_t offset)
 {
-	int step = offset < 0 ? -1 : 1, left = offset < 0 ? -offset : offset;
+	int step = offset < 0 ? -1 : 1, left;
 
 	if (base > 31 || offset < -32 || offset > 32)
 		return UINT32_MAX;
+	left = offset < 0 ? -offset : offset;
 	if (!offset)
 		return bits >> base & 1 ? base : UINT32_MAX;
 	for (int i = (int)base; i >= 0 && i < 32; i += step)
@@ -152,16 +158,21 @@ static enum emu_step fns_B32(struct emu_warp *warp, const struct emu_ins *ins, u
 	{
 		emu_row32(warp, ins->ref[0])[l] =
 			nth_set(emu_row32(warp, ins->ref[1])[l], emu_row32(warp, ins->ref[2])[l],
-		                (int32_t)emu_row32(warp, ins->ref[3])[l]);
+				(int32_t)emu_row32(warp, ins->ref[3])[l]);
 	}
 	return EMU_NEXT;
 }
 
 #define FOUR(name, opcode, b0, b1)                                                                 \
 	{opcode, EMU_T_U32, name##_U32, {32, 32, 32, b0}},                                         \
-	{opcode, EMU_T_S32, name##_S32, {32, 32, 32, b0}},                                         \
-	{opcode, EMU_T_U64, name##_U64, {64, 64, 64, b1}},                                         \
-	{opcode, EMU_T_S64, name##_S64, {64, 64, 64, b1}}
+		{opcode, EMU_T_S32, name##_S32, {32, 32, 32, b0}},                                 \
+		{opcode, EMU_T_U64, name##_U64, {64, 64, 64, b1}},                                 \
+	{                                                                                          \
+		opcode, EMU_T_S64, name##_S64,                                                     \
+		{                                                                                  \
+			64, 64, 64, b1                                                             \
+		}                                                                                  \
+	}
 
 const struct emu_form emu_bits_forms[] = {
 	FOUR(add_cc, "add.cc", 0, 0),
@@ -206,7 +217,8 @@ static enum emu_step lop3(struct emu_warp *warp, const struct emu_ins *ins, uint
 
 		for (int l = 0; l < EMU_LANES; l++)
 			result |= (uint32_t)(value[l] != 0) << l;
-		emu_set_predicate(warp, predicate, mask, ins->count == 1 ? result | given : result & given);
+		emu_set_predicate(warp, predicate, mask,
+				  ins->count == 1 ? result | given : result & given);
 		EMU_FOR_LANES(l, mask)
 		{
 			emu_set_value(warp, emu_item(&ins->operands[0], 0), (int)l, value[l]);
@@ -237,15 +249,17 @@ static bool decode_lop3(struct emu_decode *decode)
 		if (!emu_want_register(decode, 0, 32))
 			return false;
 	} else if (ins->operands[0].kind != EMU_O_PAIR || !emu_want_predicate(decode, 5)) {
-		return emu_reject(decode, "with .%s the result is d|p and the last operand a predicate",
-		                  operations[operation]);
+		return emu_reject(decode,
+				  "with .%s the result is d|p and the last operand a predicate",
+				  operations[operation]);
 	}
 	ins->variant = (uint8_t)ins->operands[4].value;
 	ins->count = (uint8_t)(operation + 1);
 	return true;
 }
 
-/* ---- dp4a, dp2a -------------------------------------------------------------------------------- */
+/* ---- dp4a, dp2a --------------------------------------------------------------------------------
+ */
 
 static int32_t small(uint32_t word, int index, int bits, bool is_signed)
 {

@@ -36,6 +36,12 @@ static inline float keep(float value)
 	return value;
 }
 
+/* div.approx by more than 2^126 gives zero, of infinity NaN. */
+static inline float far_quotient(float x, float y)
+{
+	return isinf(x) ? NAN : copysignf(0.0f, signbit(x) != signbit(y) ? -1.0f : 1.0f);
+}
+
 /* Without NaN, -0 is less than +0; of a number and a NaN the number is chosen. */
 static inline float least(float x, float y)
 {
@@ -72,9 +78,9 @@ static inline double greatest_double(double x, double y)
 		const float *a = (const float *)emu_row32(warp, ins->ref[1]);                      \
                                                                                                    \
 		EMU_OVER_LANES(uint32_t, ({                                                        \
-			float x = in(a[l]);                                                        \
-			canonical(out(expression));                                                \
-		}))                                                                                \
+				       float x = in(a[l]);                                         \
+				       canonical(out(expression));                                 \
+			       }))                                                                 \
 	}
 #define F32_2(name, in, out, expression)                                                           \
 	static enum emu_step name(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask) \
@@ -84,9 +90,9 @@ static inline double greatest_double(double x, double y)
 		const float *b = (const float *)emu_row32(warp, ins->ref[2]);                      \
                                                                                                    \
 		EMU_OVER_LANES(uint32_t, ({                                                        \
-			float x = in(a[l]), y = in(b[l]);                                          \
-			canonical(out(expression));                                                \
-		}))                                                                                \
+				       float x = in(a[l]), y = in(b[l]);                           \
+				       canonical(out(expression));                                 \
+			       }))                                                                 \
 	}
 #define BOTH_1(name, expression)                                                                   \
 	F32_1(name##_f32, keep, keep, expression) F32_1(name##_ftz_f32, flush, flush, expression)
@@ -97,6 +103,7 @@ BOTH_2(add, x + y)
 BOTH_2(sub, x - y)
 BOTH_2(mul, x *y)
 BOTH_2(div, x / y)
+BOTH_2(div_approx, fabsf(y) > 0x1p126f && !isinf(y) && x == x ? far_quotient(x, y) : x / y)
 BOTH_2(min, least(x, y))
 BOTH_2(max, greatest(x, y))
 BOTH_1(rcp, 1.0f / x)
@@ -115,14 +122,19 @@ F32_1(tanh_f32, keep, keep, emu_tanh(x))
 		const float *a = (const float *)emu_row32(warp, ins->ref[1]);                      \
                                                                                                    \
 		EMU_OVER_LANES(uint32_t, ({                                                        \
-			uint32_t x = emu_bits_of_f32(flushing(a[l]));                              \
-			expression;                                                                \
-		}))                                                                                \
+				       uint32_t x = emu_bits_of_f32(flushing(a[l]));               \
+				       expression;                                                 \
+			       }))                                                                 \
 	}
-SIGN(neg_f32, keep, x ^ 0x80000000u)
-SIGN(neg_ftz_f32, flush, x ^ 0x80000000u)
-SIGN(abs_f32, keep, x & 0x7fffffffu)
-SIGN(abs_ftz_f32, flush, x & 0x7fffffffu)
+static inline uint32_t quiet(uint32_t bits)
+{
+	return (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : bits;
+}
+
+SIGN(neg_f32, keep, quiet(x ^ 0x80000000u))
+SIGN(neg_ftz_f32, flush, quiet(x ^ 0x80000000u))
+SIGN(abs_f32, keep, quiet(x & 0x7fffffffu))
+SIGN(abs_ftz_f32, flush, quiet(x & 0x7fffffffu))
 
 #define F64_1(name, expression)                                                                    \
 	static enum emu_step name(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask) \
@@ -131,9 +143,9 @@ SIGN(abs_ftz_f32, flush, x & 0x7fffffffu)
 		const double *a = (const double *)emu_row64(warp, ins->ref[1]);                    \
                                                                                                    \
 		EMU_OVER_LANES(double, ({                                                          \
-			double x = a[l];                                                           \
-			expression;                                                                \
-		}))                                                                                \
+				       double x = a[l];                                            \
+				       expression;                                                 \
+			       }))                                                                 \
 	}
 #define F64_2(name, expression)                                                                    \
 	static enum emu_step name(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask) \
@@ -143,9 +155,9 @@ SIGN(abs_ftz_f32, flush, x & 0x7fffffffu)
 		const double *b = (const double *)emu_row64(warp, ins->ref[2]);                    \
                                                                                                    \
 		EMU_OVER_LANES(double, ({                                                          \
-			double x = a[l], y = b[l];                                                 \
-			expression;                                                                \
-		}))                                                                                \
+				       double x = a[l], y = b[l];                                  \
+				       expression;                                                 \
+			       }))                                                                 \
 	}
 F64_2(add_f64, x + y)
 F64_2(sub_f64, x - y)
@@ -154,12 +166,13 @@ F64_2(div_f64, x / y)
 F64_2(min_f64, least_double(x, y))
 F64_2(max_f64, greatest_double(x, y))
 F64_2(copysign_f64, copysign(y, x))
-F64_1(neg_f64, -x)
+F64_1(neg_f64, x != x ? x : -x)
 F64_1(abs_f64, fabs(x))
 F64_1(rcp_f64, 1.0 / x)
 F64_1(sqrt_f64, sqrt(x))
 F64_1(rcp_approx_f64, emu_rcp_gross(x))
-F64_1(rsqrt_approx_f64, emu_rsqrt_gross(x))
+F64_1(rsqrt_approx_f64, 1.0 / sqrt(x))
+F64_1(rsqrt_ftz_f64, emu_rsqrt_gross(x))
 
 /* copysign d, a, b: the sign of a, the magnitude of b */
 static enum emu_step copysign_f32(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
@@ -198,23 +211,14 @@ static enum emu_step fma_ftz_f32(PARAMETERS)
 	FMA_BODY(flush, flush)
 }
 
-static enum emu_step fma_f64(PARAMETERS)
-{
-	FMA64_BODY
-}
+static enum emu_step fma_f64(PARAMETERS){FMA64_BODY}
 
 #if defined __x86_64__
 #define HOST_FMA __attribute__((target("avx2,fma")))
 
-HOST_FMA static enum emu_step fma_f32_host(PARAMETERS)
-{
-	FMA_BODY(keep, keep)
-}
+HOST_FMA static enum emu_step fma_f32_host(PARAMETERS){FMA_BODY(keep, keep)}
 
-HOST_FMA static enum emu_step fma_ftz_f32_host(PARAMETERS)
-{
-	FMA_BODY(flush, flush)
-}
+HOST_FMA static enum emu_step fma_ftz_f32_host(PARAMETERS){FMA_BODY(flush, flush)}
 
 HOST_FMA static enum emu_step fma_f64_host(PARAMETERS)
 {
@@ -236,12 +240,24 @@ static emu_execute host_fma(emu_execute plain)
 
 /* ---- everything else, lane by lane --------------------------------------------------------- */
 
-enum operation { ADD, SUB, MUL, FMA, DIV, RCP, SQRT, MIN, MAX, OTHER };
+enum operation {
+	ADD,
+	SUB,
+	MUL,
+	FMA,
+	DIV,
+	RCP,
+	SQRT,
+	MIN,
+	MAX,
+	OTHER
+};
 
 struct general {
 	enum operation operation;
 	enum emu_rounding rounding;
 	bool flush, saturate, nan, xor_sign, third;
+	bool far; /* div.approx */
 	int sources;
 };
 
@@ -415,7 +431,7 @@ static const struct opcode_info *find_info(const struct emu_decode *decode)
 }
 
 static bool take_modifiers(struct emu_decode *decode, const struct opcode_info *info,
-                           enum emu_type type, struct general *g, bool *approximate)
+			   enum emu_type type, struct general *g, bool *approximate)
 {
 	int rounding = info->rounds ? emu_take_one(decode, emu_rounding_names) : -1;
 
@@ -425,10 +441,11 @@ static bool take_modifiers(struct emu_decode *decode, const struct opcode_info *
 		return emu_reject(decode, "'.rna' goes with cvt alone");
 	g->rounding = rounding < 0 ? EMU_ROUND_NEAREST_EVEN : (enum emu_rounding)rounding;
 	*approximate = emu_take(decode, "approx");
+	g->far = *approximate && info->operation == DIV;
 	if (info->operation == DIV && emu_take(decode, "full"))
 		*approximate = true;
 	if (*approximate && !(info->approximate || info->operation == DIV ||
-	                      info->operation == RCP || info->operation == SQRT))
+			      info->operation == RCP || info->operation == SQRT))
 		return emu_reject(decode, "'.approx' does not exist for %s", info->name);
 	if (info->approximate && !*approximate)
 		return emu_reject(decode, "needs .approx");
@@ -449,22 +466,27 @@ static bool take_modifiers(struct emu_decode *decode, const struct opcode_info *
 }
 
 static emu_execute choose(const struct opcode_info *info, enum emu_type type,
-                          const struct general *g, bool approximate)
+			  const struct general *g, bool approximate)
 {
 	bool plain = g->rounding == EMU_ROUND_NEAREST_EVEN && !g->saturate && !g->nan &&
-	             !g->xor_sign && !g->third;
+		     !g->xor_sign && !g->third;
 
 	if (type == EMU_T_F32X2)
 		return info->operation <= FMA ? general_f32x2 : NULL;
 	if (type == EMU_T_F64) {
 		if (approximate)
-			return info->operation == RCP ? rcp_approx_f64 : info->operation == OTHER ? info->f64 : NULL;
+			return info->operation == RCP && g->flush ? rcp_approx_f64
+			       : info->operation != OTHER         ? NULL
+			       : g->flush                         ? rsqrt_ftz_f64
+								  : info->f64;
 		if (!plain)
 			return general_f64;
 		return info->operation == FMA ? host_fma(info->f64) : info->f64;
 	}
 	if (!plain)
 		return general_f32;
+	if (g->far)
+		return g->flush ? div_approx_ftz_f32 : div_approx_f32;
 	if (info->operation == FMA)
 		return host_fma(g->flush ? info->ftz_f32 : info->f32);
 	return g->flush ? info->ftz_f32 : info->f32;

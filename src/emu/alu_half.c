@@ -6,7 +6,18 @@
 #include "rounding.h"
 #include <math.h>
 
-enum operation { ADD, SUB, MUL, FMA, MIN, MAX, NEG, ABS, EX2, TANH };
+enum operation {
+	ADD,
+	SUB,
+	MUL,
+	FMA,
+	MIN,
+	MAX,
+	NEG,
+	ABS,
+	EX2,
+	TANH
+};
 
 struct half_form {
 	enum operation operation;
@@ -100,14 +111,15 @@ static uint16_t one(const struct half_form *form, const uint16_t in[3])
 {
 	float value;
 
-	if (form->operation == NEG)
-		return (uint16_t)(in[0] ^ 0x8000);
-	if (form->operation == ABS)
-		return in[0] & 0x7fff;
+	if (form->operation == NEG || form->operation == ABS) {
+		if ((in[0] & 0x7fff) > (form->bfloat ? 0x7f80 : 0x7c00))
+			return 0x7fff;
+		return form->operation == NEG ? (uint16_t)(in[0] ^ 0x8000) : in[0] & 0x7fff;
+	}
 	value = apply(form, widen(form, in[0]), widen(form, in[1]), widen(form, in[2]));
 	if (form->saturate)
 		value = value > 0 ? value < 1 ? value : 1 : 0;
-	if (form->relu && value < 0)
+	if (form->relu && value <= 0) /* -0 as well */
 		value = 0;
 	return narrow(form, value);
 }
@@ -125,7 +137,8 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 			uint16_t in[3] = {0, 0, 0};
 
 			for (int i = 0; i < form->sources && i < 3; i++)
-				in[i] = (uint16_t)(emu_row32(warp, ins->ref[i + 1])[l] >> 16 * half);
+				in[i] = (uint16_t)(emu_row32(warp, ins->ref[i + 1])[l] >>
+						   16 * half);
 			result |= (uint32_t)one(form, in) << 16 * half;
 		}
 		emu_row32(warp, ins->ref[0])[l] = result;
@@ -139,9 +152,9 @@ static bool take_operation(struct emu_decode *decode, struct half_form *form)
 		const char *name;
 		enum operation operation;
 		int sources;
-	} list[] = {{"add", ADD, 2}, {"sub", SUB, 2}, {"mul", MUL, 2}, {"fma", FMA, 3},
-	            {"min", MIN, 2}, {"max", MAX, 2}, {"neg", NEG, 1}, {"abs", ABS, 1},
-	            {"ex2", EX2, 1}, {"tanh", TANH, 1}};
+	} list[] = {{"add", ADD, 2}, {"sub", SUB, 2},  {"mul", MUL, 2}, {"fma", FMA, 3},
+		    {"min", MIN, 2}, {"max", MAX, 2},  {"neg", NEG, 1}, {"abs", ABS, 1},
+		    {"ex2", EX2, 1}, {"tanh", TANH, 1}};
 
 	for (size_t i = 0; i < sizeof list / sizeof *list; i++)
 		if (!strcmp(list[i].name, decode->opcode->name)) {

@@ -34,7 +34,7 @@ static inline uint64_t signed24(uint32_t value)
 	return (uint64_t)(int64_t)((int32_t)(value << 8) >> 8);
 }
 
-/* Division by zero gives all ones; INT_MIN / -1 wraps. */
+/* Quotient and remainder by zero are all ones; INT_MIN / -1 wraps. */
 static inline int64_t divide(int32_t a, int32_t b)
 {
 	return b ? (int64_t)a / b : -1;
@@ -47,12 +47,12 @@ static inline int64_t divide64(int64_t a, int64_t b)
 
 static inline int64_t remainder32(int32_t a, int32_t b)
 {
-	return b ? (int64_t)a % b : a;
+	return b ? (int64_t)a % b : -1;
 }
 
 static inline int64_t remainder64(int64_t a, int64_t b)
 {
-	return !b ? a : b == -1 ? 0 : a % b;
+	return !b ? -1 : b == -1 ? 0 : a % b;
 }
 
 static inline uint32_t pair(uint32_t low, uint32_t high)
@@ -117,12 +117,14 @@ static inline uint32_t reverse(uint32_t x)
 	return __builtin_bswap32(x);
 }
 
-/* Position and length come from the low byte of their operands. */
+/* Of a 32-bit field position and length are the low bytes of their operands. */
 static inline uint64_t extract_unsigned(uint64_t value, uint32_t position, uint32_t length,
-                                        uint32_t bits)
+					uint32_t bits)
 {
-	position &= 0xff;
-	length &= 0xff;
+	if (bits == 32) {
+		position &= 0xff;
+		length &= 0xff;
+	}
 	if (!length || position >= bits)
 		return 0;
 	value >>= position;
@@ -131,16 +133,18 @@ static inline uint64_t extract_unsigned(uint64_t value, uint32_t position, uint3
 
 /* The sign is the field's highest bit, or the word's where the field reaches beyond. */
 static inline uint64_t extract_signed(int64_t value, uint32_t position, uint32_t length,
-                                      uint32_t bits)
+				      uint32_t bits)
 {
 	uint32_t top;
 	uint64_t field, sign;
 
-	position &= 0xff;
-	length &= 0xff;
+	if (bits == 32) {
+		position &= 0xff;
+		length &= 0xff;
+	}
 	if (!length)
 		return 0;
-	top = position + length - 1 < bits ? position + length - 1 : bits - 1;
+	top = (uint64_t)position + length - 1 < bits ? position + length - 1 : bits - 1;
 	sign = (uint64_t)value >> top & 1 ? UINT64_MAX : 0;
 	if (position >= bits)
 		return sign;
@@ -222,30 +226,33 @@ static inline uint32_t edge_right(uint32_t z)
 
 #define UNARY(name, opcode, type, db, ab, V, R, expression)                                        \
 	static enum emu_step name##_##type(struct emu_warp *warp, const struct emu_ins *ins,       \
-	                                   uint32_t mask)                                          \
+					   uint32_t mask)                                          \
 	{                                                                                          \
 		EMU_CELL_##db *d = EMU_ROW_OF_##db(warp, ins->ref[0]);                             \
 		const EMU_CELL_##ab *a = EMU_ROW_OF_##ab(warp, ins->ref[1]);                       \
                                                                                                    \
-		EMU_OVER_LANES(EMU_CELL_##db, ({ V x = (V)a[l]; (EMU_CELL_##db)(R)(expression); })) \
+		EMU_OVER_LANES(EMU_CELL_##db, ({                                                   \
+				       V x = (V)a[l];                                              \
+				       (EMU_CELL_##db)(R)(expression);                             \
+			       }))                                                                 \
 	}
 #define BINARY(name, opcode, type, db, ab, bb, V, W, R, expression)                                \
 	static enum emu_step name##_##type(struct emu_warp *warp, const struct emu_ins *ins,       \
-	                                   uint32_t mask)                                          \
+					   uint32_t mask)                                          \
 	{                                                                                          \
 		EMU_CELL_##db *d = EMU_ROW_OF_##db(warp, ins->ref[0]);                             \
 		const EMU_CELL_##ab *a = EMU_ROW_OF_##ab(warp, ins->ref[1]);                       \
 		const EMU_CELL_##bb *b = EMU_ROW_OF_##bb(warp, ins->ref[2]);                       \
                                                                                                    \
 		EMU_OVER_LANES(EMU_CELL_##db, ({                                                   \
-			V x = (V)a[l];                                                             \
-			W y = (W)b[l];                                                             \
-			(EMU_CELL_##db)(R)(expression);                                            \
-		}))                                                                                \
+				       V x = (V)a[l];                                              \
+				       W y = (W)b[l];                                              \
+				       (EMU_CELL_##db)(R)(expression);                             \
+			       }))                                                                 \
 	}
 #define TERNARY(name, opcode, type, db, ab, bb, cb, V, W, U, R, expression)                        \
 	static enum emu_step name##_##type(struct emu_warp *warp, const struct emu_ins *ins,       \
-	                                   uint32_t mask)                                          \
+					   uint32_t mask)                                          \
 	{                                                                                          \
 		EMU_CELL_##db *d = EMU_ROW_OF_##db(warp, ins->ref[0]);                             \
 		const EMU_CELL_##ab *a = EMU_ROW_OF_##ab(warp, ins->ref[1]);                       \
@@ -253,12 +260,12 @@ static inline uint32_t edge_right(uint32_t z)
 		const EMU_CELL_##cb *c = EMU_ROW_OF_##cb(warp, ins->ref[3]);                       \
                                                                                                    \
 		EMU_OVER_LANES(EMU_CELL_##db, ({                                                   \
-			V x = (V)a[l];                                                             \
-			W y = (W)b[l];                                                             \
-			U z = (U)c[l];                                                             \
-			(void)x, (void)y;                                                          \
-			(EMU_CELL_##db)(R)(expression);                                            \
-		}))                                                                                \
+				       V x = (V)a[l];                                              \
+				       W y = (W)b[l];                                              \
+				       U z = (U)c[l];                                              \
+				       (void)x, (void)y;                                           \
+				       (EMU_CELL_##db)(R)(expression);                             \
+			       }))                                                                 \
 	}
 #include "alu_int.def"
 #undef UNARY

@@ -34,7 +34,8 @@ static inline float emu_ex2(float value)
 	double x = value < -160 ? -160 : value > 160 ? 160 : value;
 	double shifted = x + 0x1.8p52, n = shifted - 0x1.8p52, t = (x - n) * 0x1.62e42fefa39efp-1;
 	double sum = 1.0 / 479001600;
-	uint64_t scale = (uint64_t)((int64_t)(int32_t)(uint32_t)emu_bits_of_double(shifted) + 1023) << 52;
+	uint64_t scale = (uint64_t)((int64_t)(int32_t)(uint32_t)emu_bits_of_double(shifted) + 1023)
+			 << 52;
 
 	sum = sum * t + 1.0 / 39916800;
 	sum = sum * t + 1.0 / 3628800;

@@ -3,7 +3,10 @@
 #include "lanes.h"
 #include "number.h"
 
-enum { EXCHANGE = 100, COMPARE_AND_SWAP };
+enum {
+	EXCHANGE = 100,
+	COMPARE_AND_SWAP
+};
 
 struct atomic {
 	int operation;         /* enum emu_reduction, or one of the above */
@@ -21,13 +24,14 @@ static bool keeps_subnormals(const struct atomic *atomic, enum emu_space space)
 }
 
 static struct emu_u128 value_of(const struct emu_warp *warp, const struct emu_operand *operand,
-                                int lane)
+				int lane)
 {
 	if (operand->kind == EMU_O_REGISTER && operand->bits == 128)
 		return emu_row128(warp, operand->ref)[lane];
 	if (operand->kind == EMU_O_FLOAT || operand->kind == EMU_O_IMMEDIATE) {
-		uint64_t value = operand->ref & EMU_BANK_CONSTANT ? emu_row32(warp, operand->ref)[lane]
-		                                                  : (uint64_t)operand->value;
+		uint64_t value = operand->ref & EMU_BANK_CONSTANT
+					 ? emu_row32(warp, operand->ref)[lane]
+					 : (uint64_t)operand->value;
 
 		return (struct emu_u128){value, 0};
 	}
@@ -35,7 +39,7 @@ static struct emu_u128 value_of(const struct emu_warp *warp, const struct emu_op
 }
 
 static void set(struct emu_warp *warp, const struct emu_operand *operand, int lane,
-                struct emu_u128 value)
+		struct emu_u128 value)
 {
 	if (operand->kind == EMU_O_REGISTER && operand->bits == 128)
 		emu_row128(warp, operand->ref)[lane] = value;
@@ -44,7 +48,7 @@ static void set(struct emu_warp *warp, const struct emu_operand *operand, int la
 }
 
 static bool modify(const struct atomic *atomic, enum emu_space space, uint8_t *at,
-                   struct emu_u128 operand, struct emu_u128 other)
+		   struct emu_u128 operand, struct emu_u128 other)
 {
 	struct emu_u128 old = {0, 0}, now;
 
@@ -60,12 +64,12 @@ static bool modify(const struct atomic *atomic, enum emu_space space, uint8_t *a
 	default:
 		if (keeps_subnormals(atomic, space)) {
 			float sum = emu_f32_of_bits((uint32_t)old.low) +
-			            emu_f32_of_bits((uint32_t)operand.low);
+				    emu_f32_of_bits((uint32_t)operand.low);
 
 			memcpy(at, &sum, sizeof sum);
 		} else {
 			emu_reduce((enum emu_reduction)atomic->operation, atomic->element, at,
-			           (const uint8_t *)&operand, atomic->size);
+				   (const uint8_t *)&operand, atomic->size);
 		}
 	}
 	now = (struct emu_u128){0, 0};
@@ -98,8 +102,10 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 				set(warp, emu_item(&ins->operands[0], i), (int)l, old);
 		}
 	}
-	emu_count_bytes(warp, lanes.space, (uint64_t)total * (uint32_t)__builtin_popcount(mask), false);
-	emu_count_bytes(warp, lanes.space, (uint64_t)total * (uint32_t)__builtin_popcount(mask), true);
+	emu_count_bytes(warp, lanes.space, (uint64_t)total * (uint32_t)__builtin_popcount(mask),
+			false);
+	emu_count_bytes(warp, lanes.space, (uint64_t)total * (uint32_t)__builtin_popcount(mask),
+			true);
 	if (changed)
 		emu_changed(warp->worker);
 	return EMU_NEXT;
@@ -118,7 +124,8 @@ static bool legal(const struct atomic *atomic, enum emu_type type)
 	case EMU_REDUCE_MIN:
 	case EMU_REDUCE_MAX:
 		if (atomic->items > 1)
-			return emu_reduction_legal((enum emu_reduction)atomic->operation, atomic->element);
+			return emu_reduction_legal((enum emu_reduction)atomic->operation,
+						   atomic->element);
 		return emu_types[type].class != EMU_CLASS_FLOAT &&
 		       emu_reduction_legal((enum emu_reduction)atomic->operation, atomic->element);
 	default:
@@ -129,11 +136,12 @@ static bool legal(const struct atomic *atomic, enum emu_type type)
 static bool choose(struct emu_decode *decode, struct atomic *atomic, enum emu_type type)
 {
 	atomic->element = type == EMU_T_F16X2    ? EMU_T_F16
-	                  : type == EMU_T_BF16X2 ? EMU_T_BF16
-	                                         : type;
+			  : type == EMU_T_BF16X2 ? EMU_T_BF16
+						 : type;
 	atomic->size = emu_types[type].bits / 8u;
 	if (type == EMU_T_NONE || !legal(atomic, type))
-		return emu_reject(decode, "the operation does not exist for .%s", emu_types[type].text);
+		return emu_reject(decode, "the operation does not exist for .%s",
+				  emu_types[type].text);
 	if (atomic->items > 1 && emu_types[type].class != EMU_CLASS_FLOAT)
 		return emu_reject(decode, "vectors have floating point elements");
 	return true;
@@ -184,7 +192,7 @@ static bool decode(struct emu_decode *decode, bool returns)
 
 	if (returns && ins->operands[0].kind != EMU_O_SINK &&
 	    !(atomic->items > 1 ? emu_want_vector(decode, 0, atomic->items, bits)
-	                        : emu_want_register(decode, 0, bits)))
+				: emu_want_register(decode, 0, bits)))
 		return false;
 	return want_item(decode, returns + 1, atomic->items, bits) &&
 	       (swap != 1 || want_item(decode, returns + 2, 1, bits));

@@ -2,7 +2,13 @@
 #include "schedule.h"
 #include <stdio.h>
 
-enum barrier_kind { SYNC, ARRIVE, RED_POPC, RED_AND, RED_OR };
+enum barrier_kind {
+	SYNC,
+	ARRIVE,
+	RED_POPC,
+	RED_AND,
+	RED_OR
+};
 
 struct barrier_form {
 	enum barrier_kind kind;
@@ -12,20 +18,21 @@ struct barrier_form {
 /* ---- named barriers ---------------------------------------------------------------- */
 
 static void describe(const struct emu_waitable *waitable, const struct emu_split *split, char *text,
-                     size_t size)
+		     size_t size)
 {
 	const struct emu_named_barrier *barrier = (const struct emu_named_barrier *)waitable;
 	const struct emu_cta *cta = split->warp->cta;
-	int used = snprintf(text, size, "barrier %d, at which %u of %u threads have arrived; missing:",
-	                    (int)(barrier - cta->barriers), barrier->count,
-	                    barrier->counted ? barrier->expected : cta->live_threads);
+	int used =
+		snprintf(text, size, "barrier %d, at which %u of %u threads have arrived; missing:",
+			 (int)(barrier - cta->barriers), barrier->count,
+			 barrier->counted ? barrier->expected : cta->live_threads);
 
 	for (uint32_t w = 0; w < cta->warp_count && used > 0 && (size_t)used < size - 40; w++) {
 		uint32_t missing = cta->warps[w]->live & ~barrier->arrived[w];
 
 		if (missing)
 			used += snprintf(text + used, size - (size_t)used, " warp %u%s", w,
-			                 missing == cta->warps[w]->live ? "" : " in part");
+					 missing == cta->warps[w]->live ? "" : " in part");
 	}
 }
 
@@ -83,14 +90,14 @@ void emu_barrier_exits(struct emu_warp *warp)
 
 /* The operand's value, which all lanes must agree on. */
 static bool uniform(struct emu_warp *warp, const struct emu_operand *operand, uint32_t mask,
-                    uint32_t *value)
+		    uint32_t *value)
 {
 	*value = (uint32_t)emu_value(warp, operand, emu_lowest(mask));
 	EMU_FOR_LANES(l, mask)
 	{
 		if ((uint32_t)emu_value(warp, operand, (int)l) != *value) {
 			emu_fault(warp, (int)l, "barrier-operands",
-			          "the lanes of a warp name different barriers or counts");
+				  "the lanes of a warp name different barriers or counts");
 			return false;
 		}
 	}
@@ -98,7 +105,7 @@ static bool uniform(struct emu_warp *warp, const struct emu_operand *operand, ui
 }
 
 static bool arrive(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
-                   const struct barrier_form *form, struct emu_named_barrier *barrier)
+		   const struct barrier_form *form, struct emu_named_barrier *barrier)
 {
 	uint32_t count = 0;
 
@@ -106,9 +113,10 @@ static bool arrive(struct emu_warp *warp, const struct emu_ins *ins, uint32_t ma
 		if (!uniform(warp, &ins->operands[form->count], mask, &count))
 			return false;
 		if (!count || count % EMU_LANES) {
-			emu_fault(warp, -1, "barrier-count",
-			          "a barrier of %u threads; the count is a multiple of %d above zero",
-			          count, EMU_LANES);
+			emu_fault(
+				warp, -1, "barrier-count",
+				"a barrier of %u threads; the count is a multiple of %d above zero",
+				count, EMU_LANES);
 			return false;
 		}
 	}
@@ -119,8 +127,9 @@ static bool arrive(struct emu_warp *warp, const struct emu_ins *ins, uint32_t ma
 		barrier->waitable.describe = describe;
 	} else if (barrier->counted != (form->count >= 0) || barrier->expected != count) {
 		emu_fault(warp, -1, "barrier-count",
-		          "barrier %d is waited for with a count of %u and of %u threads in one phase",
-		          (int)(barrier - warp->cta->barriers), barrier->expected, count);
+			  "barrier %d is waited for with a count of %u and of %u threads in one "
+			  "phase",
+			  (int)(barrier - warp->cta->barriers), barrier->expected, count);
 		return false;
 	}
 	if (form->predicate >= 0) {
@@ -131,8 +140,9 @@ static bool arrive(struct emu_warp *warp, const struct emu_ins *ins, uint32_t ma
 	}
 	count_lanes(warp, barrier, mask);
 	if (barrier->counted && barrier->count > barrier->expected) {
-		emu_fault(warp, -1, "barrier-count", "%u threads arrive at barrier %d, which is for %u",
-		          barrier->count, (int)(barrier - warp->cta->barriers), barrier->expected);
+		emu_fault(warp, -1, "barrier-count",
+			  "%u threads arrive at barrier %d, which is for %u", barrier->count,
+			  (int)(barrier - warp->cta->barriers), barrier->expected);
 		return false;
 	}
 	if (all_arrived(warp->cta, barrier))
@@ -141,11 +151,10 @@ static bool arrive(struct emu_warp *warp, const struct emu_ins *ins, uint32_t ma
 }
 
 static enum emu_step take_result(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
-                                 const struct barrier_form *form,
-                                 const struct emu_named_barrier *barrier)
+				 const struct barrier_form *form,
+				 const struct emu_named_barrier *barrier)
 {
-	const uint32_t *result =
-		barrier->results[warp->split->scratch % EMU_BARRIER_RESULTS];
+	const uint32_t *result = barrier->results[warp->split->scratch % EMU_BARRIER_RESULTS];
 	bool holds = form->kind == RED_AND ? result[0] == result[1] : result[0] != 0;
 
 	if (form->kind == RED_POPC)
@@ -169,7 +178,7 @@ static enum emu_step bar(struct emu_warp *warp, const struct emu_ins *ins, uint3
 		return EMU_STOPPED;
 	if (id >= EMU_NAMED_BARRIERS)
 		return emu_fault(warp, -1, "barrier-id", "barrier %u; there are 0 to %d", id,
-		                 EMU_NAMED_BARRIERS - 1);
+				 EMU_NAMED_BARRIERS - 1);
 	barrier = &warp->cta->barriers[id];
 	if (!split->stage) {
 		split->stage = 1;
@@ -222,7 +231,7 @@ static bool decode_bar(struct emu_decode *decode)
 	/* `barrier.sync` and `bar.sync` without an operand do not exist. */
 	if (count - first < 1 || count - first > 2 || (kind == 1 && count != 2))
 		return emu_reject(decode, "takes a barrier and %s number of threads",
-		                  kind == 1 ? "a" : "possibly a");
+				  kind == 1 ? "a" : "possibly a");
 	form->id = first;
 	if (count - first == 2)
 		form->count = first + 1;
@@ -237,13 +246,13 @@ static bool decode_bar(struct emu_decode *decode)
 /* ---- the cluster's barrier --------------------------------------------------------------- */
 
 static void describe_cluster(const struct emu_waitable *waitable, const struct emu_split *split,
-                             char *text, size_t size)
+			     char *text, size_t size)
 {
 	const struct emu_cluster *cluster = split->warp->cta->cluster;
 
 	(void)waitable;
 	snprintf(text, size, "the barrier of the cluster, at which %u of %u threads have arrived",
-	         cluster->barrier_arrived, cluster->live_threads);
+		 cluster->barrier_arrived, cluster->live_threads);
 }
 
 static void cluster_check(struct emu_cluster *cluster)
@@ -277,15 +286,14 @@ void emu_cluster_barrier_exits(struct emu_cluster *cluster)
 	cluster_check(cluster);
 }
 
-static enum emu_step cluster_arrive(struct emu_warp *warp, const struct emu_ins *ins,
-                                    uint32_t mask)
+static enum emu_step cluster_arrive(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	struct emu_cluster *cluster = warp->cta->cluster;
 
 	(void)ins;
 	if (warp->cluster_arrived & mask)
 		return emu_fault(warp, emu_lowest(warp->cluster_arrived & mask), "cluster-barrier",
-		                 "arrives twice without a wait in between");
+				 "arrives twice without a wait in between");
 	warp->cluster_arrived |= mask;
 	warp->cluster_pending |= mask;
 	cluster->barrier_arrived += (uint32_t)__builtin_popcount(mask);
@@ -299,7 +307,7 @@ static enum emu_step cluster_wait(struct emu_warp *warp, const struct emu_ins *i
 	(void)ins;
 	if (mask & ~warp->cluster_arrived)
 		return emu_fault(warp, emu_lowest(mask & ~warp->cluster_arrived), "cluster-barrier",
-		                 "waits without having arrived");
+				 "waits without having arrived");
 	if (warp->cluster_pending & mask)
 		return emu_block_on(warp, &warp->cta->cluster->barrier);
 	warp->cluster_arrived &= ~mask;
@@ -327,11 +335,11 @@ static bool decode_cluster(struct emu_decode *decode)
 /* ---- registers ------------------------------------------------------------------------------- */
 
 static void describe_pool(const struct emu_waitable *waitable, const struct emu_split *split,
-                          char *text, size_t size)
+			  char *text, size_t size)
 {
 	(void)waitable;
 	snprintf(text, size, "registers: %u are free in the CTA, the warp has %u for each thread",
-	         split->warp->cta->register_pool, split->warp->registers);
+		 split->warp->cta->register_pool, split->warp->registers);
 }
 
 static enum emu_step setmaxnreg(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_STRING  65536u
-#define MAX_OUTPUT  (1u << 20)
+#define MAX_STRING    65536u
+#define MAX_OUTPUT    (1u << 20)
 #define MAX_DIRECTIVE 64
 
 /* Parameter i of the running built-in. */
@@ -13,7 +13,7 @@ static uint64_t argument(const struct emu_warp *warp, int i, int lane)
 {
 	const struct emu_variable *param = warp->frame->function->params[i];
 	const uint8_t *at = warp->local + (size_t)lane * warp->local_bytes +
-	                    warp->frame->local_base + param->address;
+			    warp->frame->local_base + param->address;
 	uint64_t value = 0;
 
 	memcpy(&value, at, param->size < 8 ? param->size : 8);
@@ -26,7 +26,7 @@ static void set_result(struct emu_warp *warp, int lane, uint64_t value)
 
 	if (function->result_count)
 		memcpy(warp->local + (size_t)lane * warp->local_bytes + warp->frame->local_base +
-		               function->results[0]->address,
+			       function->results[0]->address,
 		       &value, function->results[0]->size < 8 ? function->results[0]->size : 8);
 }
 
@@ -35,7 +35,7 @@ static bool has_arguments(struct emu_warp *warp, int count)
 	if (warp->frame->function->param_count >= count)
 		return true;
 	emu_fault(warp, -1, "call-mismatch", "'%s' is declared with %d parameters; it has %d",
-	          warp->frame->function->name, warp->frame->function->param_count, count);
+		  warp->frame->function->name, warp->frame->function->param_count, count);
 	return false;
 }
 
@@ -94,7 +94,7 @@ static uint64_t next_argument(struct arguments *arguments, uint32_t size)
 
 	arguments->at = (arguments->at + size - 1) & ~(uint64_t)(size - 1);
 	from = emu_mem(arguments->warp, arguments->lane, EMU_GENERIC, arguments->at, size, size,
-	               EMU_READ);
+		       EMU_READ);
 	if (!from) {
 		arguments->failed = true;
 		return 0;
@@ -106,7 +106,7 @@ static uint64_t next_argument(struct arguments *arguments, uint32_t size)
 
 /* One directive, %...c, printed by the host with the value that belongs to it. */
 static void put_directive(struct output *output, const char *directive, size_t length,
-                          struct arguments *arguments)
+			  struct arguments *arguments)
 {
 	char format[MAX_DIRECTIVE + 4], text[1024];
 	char conversion = directive[length - 1];
@@ -145,10 +145,10 @@ static void put_directive(struct output *output, const char *directive, size_t l
 		written = snprintf(text, sizeof text, format, (int)next_argument(arguments, 4));
 	} else if (conversion == 'p') {
 		written = snprintf(text, sizeof text, "0x%llx",
-		                   (unsigned long long)next_argument(arguments, 8));
+				   (unsigned long long)next_argument(arguments, 8));
 	} else if (conversion == 's') {
-		char *string = take_string(arguments->warp, arguments->lane,
-		                           next_argument(arguments, 8));
+		char *string =
+			take_string(arguments->warp, arguments->lane, next_argument(arguments, 8));
 
 		if (!string) {
 			arguments->failed = true;
@@ -164,7 +164,8 @@ static void put_directive(struct output *output, const char *directive, size_t l
 			return;
 	}
 	if (written > 0)
-		put(output, text, (size_t)written < sizeof text ? (size_t)written : sizeof text - 1);
+		put(output, text,
+		    (size_t)written < sizeof text ? (size_t)written : sizeof text - 1);
 }
 
 /* Widths are bounded, so that no directive prints more than its buffer. */
@@ -205,7 +206,7 @@ static bool format_lane(struct arguments *arguments, const char *format, struct 
 }
 
 static enum emu_step builtin_vprintf(struct emu_warp *warp, const struct emu_ins *ins,
-                                     uint32_t mask)
+				     uint32_t mask)
 {
 	const struct emu_launch *launch = warp->grid->launch;
 
@@ -232,7 +233,7 @@ static enum emu_step builtin_vprintf(struct emu_warp *warp, const struct emu_ins
 
 /* (message, file, line, function, size of a character) */
 static enum emu_step builtin_assertfail(struct emu_warp *warp, const struct emu_ins *ins,
-                                        uint32_t mask)
+					uint32_t mask)
 {
 	int lane = emu_lowest(mask);
 	char *text[3] = {NULL, NULL, NULL};
@@ -246,14 +247,13 @@ static enum emu_step builtin_assertfail(struct emu_warp *warp, const struct emu_
 	}
 	if (fine)
 		emu_fault(warp, lane, "assert", "%s:%u: %s: assertion `%s` failed", text[1],
-		          (unsigned)argument(warp, 2, lane), text[2], text[0]);
+			  (unsigned)argument(warp, 2, lane), text[2], text[0]);
 	for (int i = 0; i < 3; i++)
 		free(text[i]);
 	return EMU_STOPPED;
 }
 
-static enum emu_step builtin_malloc(struct emu_warp *warp, const struct emu_ins *ins,
-                                    uint32_t mask)
+static enum emu_step builtin_malloc(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	(void)ins;
 	if (!has_arguments(warp, 1))
@@ -263,7 +263,8 @@ static enum emu_step builtin_malloc(struct emu_warp *warp, const struct emu_ins 
 		struct emu_error error;
 		uint64_t size = argument(warp, 0, (int)l);
 
-		set_result(warp, (int)l, size ? emu_alloc(warp->grid->emu, size, "malloc", &error) : 0);
+		set_result(warp, (int)l,
+			   size ? emu_alloc(warp->grid->emu, size, "malloc", &error) : 0);
 	}
 	return EMU_NEXT;
 }
@@ -280,9 +281,11 @@ static enum emu_step builtin_free(struct emu_warp *warp, const struct emu_ins *i
 
 		if (!address)
 			continue;
-		if (!found || strcmp(found->name, "malloc") || !emu_release(warp->grid->emu, address))
-			return emu_fault(warp, (int)l, "bad-free", "0x%llx does not come from malloc",
-			                 (unsigned long long)address);
+		if (!found || strcmp(found->name, "malloc") ||
+		    !emu_release(warp->grid->emu, address))
+			return emu_fault(warp, (int)l, "bad-free",
+					 "0x%llx does not come from malloc",
+					 (unsigned long long)address);
 	}
 	return EMU_NEXT;
 }

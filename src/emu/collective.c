@@ -9,10 +9,35 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum collective { SHUFFLE, VOTE, MATCH_ANY, MATCH_ALL, REDUCE, ELECT, WARP_SYNC };
-enum shuffle { UP, DOWN, BUTTERFLY, INDEX };
-enum vote { ALL, ANY, UNIFORM, BALLOT };
-enum reduce { ADD, MIN, MAX, AND, OR, XOR };
+enum collective {
+	SHUFFLE,
+	VOTE,
+	MATCH_ANY,
+	MATCH_ALL,
+	REDUCE,
+	ELECT,
+	WARP_SYNC
+};
+enum shuffle {
+	UP,
+	DOWN,
+	BUTTERFLY,
+	INDEX
+};
+enum vote {
+	ALL,
+	ANY,
+	UNIFORM,
+	BALLOT
+};
+enum reduce {
+	ADD,
+	MIN,
+	MAX,
+	AND,
+	OR,
+	XOR
+};
 
 /* What one instruction does; where its operands are, -1 for none. */
 struct collective_form {
@@ -85,8 +110,8 @@ static void vote(const struct collective_form *form, struct exchange *x)
 		set |= (uint32_t)(x->a[l] & 1) << l;
 	}
 	result = form->variant == ALL   ? set == x->lanes
-	         : form->variant == ANY ? set != 0
-	                                : set == x->lanes || !set;
+		 : form->variant == ANY ? set != 0
+					: set == x->lanes || !set;
 	x->predicate = result ? EMU_FULL : 0;
 	EMU_FOR_LANES(l, x->lanes)
 	{
@@ -133,7 +158,7 @@ static uint32_t reduce_float(const struct collective_form *form, uint32_t a, uin
 	}
 	if (x == y) /* -0 < +0 */
 		return form->variant == MIN ? emu_bits_of_f32(x) | emu_bits_of_f32(y)
-		                            : emu_bits_of_f32(x) & emu_bits_of_f32(y);
+					    : emu_bits_of_f32(x) & emu_bits_of_f32(y);
 	return emu_bits_of_f32((x < y) == (form->variant == MIN) ? x : y);
 }
 
@@ -215,7 +240,7 @@ static void compute(const struct collective_form *form, struct exchange *x)
 /* ---- in and out of registers -------------------------------------------------------------- */
 
 static void bring(const struct emu_warp *warp, const struct emu_ins *ins,
-                  const struct collective_form *form, uint32_t mask, struct exchange *x)
+		  const struct collective_form *form, uint32_t mask, struct exchange *x)
 {
 	if (form->kind == VOTE) {
 		uint32_t set = emu_predicate(warp, &ins->operands[form->a]);
@@ -230,7 +255,7 @@ static void bring(const struct emu_warp *warp, const struct emu_ins *ins,
 		EMU_FOR_LANES(l, mask)
 		{
 			x->a[l] = form->wide ? emu_row64(warp, ins->ref[form->a])[l]
-			                     : emu_row32(warp, ins->ref[form->a])[l];
+					     : emu_row32(warp, ins->ref[form->a])[l];
 		}
 	if (form->b >= 0)
 		EMU_FOR_LANES(l, mask)
@@ -241,7 +266,7 @@ static void bring(const struct emu_warp *warp, const struct emu_ins *ins,
 }
 
 static void take_away(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
-                      const struct exchange *x)
+		      const struct exchange *x)
 {
 	const struct collective_form *form = ins->extra;
 	const struct emu_operand *result;
@@ -270,14 +295,14 @@ static void take_away(struct emu_warp *warp, const struct emu_ins *ins, uint32_t
 /* ---- meeting --------------------------------------------------------------------------------- */
 
 static void describe(const struct emu_waitable *waitable, const struct emu_split *split, char *text,
-                     size_t size)
+		     size_t size)
 {
 	const struct emu_rendezvous *meeting =
 		(const struct emu_rendezvous *)(uintptr_t)split->scratch;
 
 	(void)waitable;
 	snprintf(text, size, "lanes 0x%08x of 0x%08x",
-	         meeting->members & split->warp->live & ~meeting->arrived, meeting->members);
+		 meeting->members & split->warp->live & ~meeting->arrived, meeting->members);
 }
 
 static bool everyone_here(const struct emu_warp *warp, const struct emu_rendezvous *meeting)
@@ -323,13 +348,13 @@ static bool same_form(const struct collective_form *a, const struct collective_f
 	       a->absolute == b->absolute && a->nan == b->nan;
 }
 
-static struct emu_rendezvous *find_meeting(struct emu_warp *warp, const struct collective_form *form,
-                                           uint32_t members)
+static struct emu_rendezvous *find_meeting(struct emu_warp *warp,
+					   const struct collective_form *form, uint32_t members)
 {
 	struct emu_rendezvous *meeting = warp->rendezvous;
 
 	while (meeting && (meeting->complete || meeting->members != members ||
-	                   !same_form(meeting->form, form)))
+			   !same_form(meeting->form, form)))
 		meeting = meeting->next;
 	if (meeting)
 		return meeting;
@@ -344,7 +369,7 @@ static struct emu_rendezvous *find_meeting(struct emu_warp *warp, const struct c
 }
 
 static enum emu_step finish(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
-                            struct emu_rendezvous *meeting)
+			    struct emu_rendezvous *meeting)
 {
 	take_away(warp, ins, mask, &meeting->exchange);
 	meeting->taken |= mask;
@@ -354,7 +379,7 @@ static enum emu_step finish(struct emu_warp *warp, const struct emu_ins *ins, ui
 }
 
 static enum emu_step meet(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
-                          uint32_t members)
+			  uint32_t members)
 {
 	const struct collective_form *form = ins->extra;
 	struct emu_split *split = warp->split;
@@ -392,9 +417,10 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 	EMU_FOR_LANES(l, mask)
 	{
 		if (!(row[l] >> l & 1))
-			return emu_fault(warp, (int)l, "not-a-member",
-			                 "the lane executes this but is not in its member mask 0x%08x",
-			                 row[l]);
+			return emu_fault(
+				warp, (int)l, "not-a-member",
+				"the lane executes this but is not in its member mask 0x%08x",
+				row[l]);
 		same |= (uint32_t)(row[l] == members) << l;
 	}
 	if (same != mask) {
@@ -415,16 +441,18 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 	return EMU_NEXT;
 }
 
-/* ---- decoding ------------------------------------------------------------------------------------ */
+/* ---- decoding
+ * ------------------------------------------------------------------------------------ */
 
 static struct collective_form *new_form(struct emu_decode *decode, enum collective kind, int a,
-                                        int members)
+					int members)
 {
 	struct collective_form *form = emu_decode_extra(decode, sizeof *form);
 
 	if (!form)
 		return NULL;
-	*form = (struct collective_form){.kind = kind, .a = a, .b = -1, .c = -1, .members = members};
+	*form = (struct collective_form){
+		.kind = kind, .a = a, .b = -1, .c = -1, .members = members};
 	decode->ins->extra = form;
 	return emu_want_value(decode, members, 32) ? form : NULL;
 }
@@ -509,10 +537,10 @@ static bool decode_redux(struct emu_decode *decode)
 		return emu_reject(decode, "needs an operation such as .add");
 	type = emu_take_type(decode);
 	if (operation >= AND ? type != EMU_T_B32
-	                     : type != EMU_T_U32 && type != EMU_T_S32 &&
-	                               !(type == EMU_T_F32 && operation != ADD))
+			     : type != EMU_T_U32 && type != EMU_T_S32 &&
+				       !(type == EMU_T_F32 && operation != ADD))
 		return emu_reject(decode, ".%s does not exist for .%s", operations[operation],
-		                  emu_types[type].text);
+				  emu_types[type].text);
 	if (!emu_want_operands(decode, 3, 3) || !(form = new_form(decode, REDUCE, 1, 2)))
 		return false;
 	form->variant = operation;

@@ -3,26 +3,50 @@
 #include "number.h"
 #include "predicate.h"
 
-#define LANE(byte, bit) ((byte) >> (bit) & 1 ? EMU_FULL : 0)
+#define LANE(byte, bit) ((byte) >> (bit)&1 ? EMU_FULL : 0)
 #define LANES(b)                                                                                   \
-	{LANE(b, 0), LANE(b, 1), LANE(b, 2), LANE(b, 3), LANE(b, 4), LANE(b, 5), LANE(b, 6),       \
-	 LANE(b, 7)}
-#define FOUR(b)    LANES(b), LANES((b) + 1), LANES((b) + 2), LANES((b) + 3)
-#define SIXTEEN(b) FOUR(b), FOUR((b) + 4), FOUR((b) + 8), FOUR((b) + 12)
+	{                                                                                          \
+		LANE(b, 0), LANE(b, 1), LANE(b, 2), LANE(b, 3), LANE(b, 4), LANE(b, 5),            \
+			LANE(b, 6), LANE(b, 7)                                                     \
+	}
+#define FOUR(b)       LANES(b), LANES((b) + 1), LANES((b) + 2), LANES((b) + 3)
+#define SIXTEEN(b)    FOUR(b), FOUR((b) + 4), FOUR((b) + 8), FOUR((b) + 12)
 #define SIXTY_FOUR(b) SIXTEEN(b), SIXTEEN((b) + 16), SIXTEEN((b) + 32), SIXTEEN((b) + 48)
 
 const uint32_t emu_byte_lanes[256][8] = {SIXTY_FOUR(0), SIXTY_FOUR(64), SIXTY_FOUR(128),
-                                         SIXTY_FOUR(192)};
+					 SIXTY_FOUR(192)};
 
 enum comparison {
-	EQ, NE, LT, LE, GT, GE, LO, LS, HI, HS, EQU, NEU, LTU, LEU, GTU, GEU, NUM, NAN_
+	EQ,
+	NE,
+	LT,
+	LE,
+	GT,
+	GE,
+	LO,
+	LS,
+	HI,
+	HS,
+	EQU,
+	NEU,
+	LTU,
+	LEU,
+	GTU,
+	GEU,
+	NUM,
+	NAN_
 };
 
 static const char *const comparisons[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "lo",
-                                          "ls",  "hi",  "hs",  "equ", "neu", "ltu", "leu",
-                                          "gtu", "geu", "num", "nan", NULL};
+					  "ls",  "hi",  "hs",  "equ", "neu", "ltu", "leu",
+					  "gtu", "geu", "num", "nan", NULL};
 
-enum combination { NONE, AND, OR, XOR };
+enum combination {
+	NONE,
+	AND,
+	OR,
+	XOR
+};
 
 static const char *const combinations[] = {"and", "or", "xor", NULL};
 
@@ -77,7 +101,7 @@ struct comparing {
 		case EQ:                                                                           \
 			EACH(x == y)                                                               \
 		case NE:                                                                           \
-			EACH(x < y || x > y)                                                       \
+			EACH(x<y || x> y)                                                          \
 		case LT:                                                                           \
 			EACH(x < y)                                                                \
 		case LE:                                                                           \
@@ -136,7 +160,7 @@ static void widen(const struct comparing *how, const uint32_t *row, int half, fl
 }
 
 static uint32_t compare(const struct emu_warp *warp, const struct emu_ins *ins,
-                        const struct comparing *how, int a, int half)
+			const struct comparing *how, int a, int half)
 {
 	const void *p = emu_row(warp, ins->ref[a]), *q = emu_row(warp, ins->ref[a + 1]);
 	uint8_t flags[EMU_LANES];
@@ -179,7 +203,7 @@ static enum emu_step setp(struct emu_warp *warp, const struct emu_ins *ins, uint
 		uint32_t high = how->pair ? compare(warp, ins, how, 1, 1) : ~low;
 
 		emu_set_predicate(warp, &ins->operands[0].items[1], mask,
-		                  combine(how->combination, high, third));
+				  combine(how->combination, high, third));
 	}
 	emu_set_predicate(warp, first, mask, combine(how->combination, low, third));
 	return EMU_NEXT;
@@ -190,12 +214,13 @@ static enum emu_step set(struct emu_warp *warp, const struct emu_ins *ins, uint3
 	const struct comparing *how = ins->extra;
 	uint32_t third = how->combination ? emu_predicate(warp, &ins->operands[3]) : 0;
 	uint32_t low = combine(how->combination, compare(warp, ins, how, 1, 0), third);
-	uint32_t high = how->pair ? combine(how->combination, compare(warp, ins, how, 1, 1), third) : 0;
-	uint32_t one = how->result == EMU_T_F32                                     ? 0x3f800000u
-	               : how->result == EMU_T_F16 || how->result == EMU_T_F16X2     ? 0x3c00u
-	               : how->result == EMU_T_BF16 || how->result == EMU_T_BF16X2   ? 0x3f80u
-	               : how->pair || emu_types[how->result].bits == 16             ? 0xffffu
-	                                                                            : EMU_FULL;
+	uint32_t high =
+		how->pair ? combine(how->combination, compare(warp, ins, how, 1, 1), third) : 0;
+	uint32_t one = how->result == EMU_T_F32                                   ? 0x3f800000u
+		       : how->result == EMU_T_F16 || how->result == EMU_T_F16X2   ? 0x3c00u
+		       : how->result == EMU_T_BF16 || how->result == EMU_T_BF16X2 ? 0x3f80u
+		       : how->pair || emu_types[how->result].bits == 16           ? 0xffffu
+										  : EMU_FULL;
 
 	EMU_FOR_LANES(l, mask)
 	{
@@ -209,16 +234,16 @@ static enum emu_step set(struct emu_warp *warp, const struct emu_ins *ins, uint3
 }
 
 static bool choose_comparison(struct emu_decode *decode, struct comparing *how, enum emu_type type,
-                              int *bits)
+			      int *bits)
 {
 	static const struct {
 		enum emu_type type;
 		void (*compare)(const void *, const void *, enum comparison, uint8_t *);
 	} list[] = {
-		{EMU_T_B16, compare_u16}, {EMU_T_U16, compare_u16}, {EMU_T_S16, compare_s16},
-		{EMU_T_B32, compare_u32}, {EMU_T_U32, compare_u32}, {EMU_T_S32, compare_s32},
-		{EMU_T_B64, compare_u64}, {EMU_T_U64, compare_u64}, {EMU_T_S64, compare_s64},
-		{EMU_T_F32, compare_f32}, {EMU_T_F64, compare_f64}, {EMU_T_F16, compare_f32},
+		{EMU_T_B16, compare_u16},   {EMU_T_U16, compare_u16},  {EMU_T_S16, compare_s16},
+		{EMU_T_B32, compare_u32},   {EMU_T_U32, compare_u32},  {EMU_T_S32, compare_s32},
+		{EMU_T_B64, compare_u64},   {EMU_T_U64, compare_u64},  {EMU_T_S64, compare_s64},
+		{EMU_T_F32, compare_f32},   {EMU_T_F64, compare_f64},  {EMU_T_F16, compare_f32},
 		{EMU_T_F16X2, compare_f32}, {EMU_T_BF16, compare_f32}, {EMU_T_BF16X2, compare_f32}};
 
 	for (size_t i = 0; i < sizeof list / sizeof *list; i++)
@@ -234,8 +259,8 @@ static bool choose_comparison(struct emu_decode *decode, struct comparing *how, 
 	bool floating = emu_types[type].class == EMU_CLASS_FLOAT;
 
 	if (floating ? how->comparison >= LO && how->comparison <= HS : how->comparison > HS)
-		return emu_reject(decode, "'.%s' does not go with .%s", comparisons[how->comparison],
-		                  emu_types[type].text);
+		return emu_reject(decode, "'.%s' does not go with .%s",
+				  comparisons[how->comparison], emu_types[type].text);
 	if (how->flush && (!floating || type == EMU_T_F64))
 		return emu_reject(decode, "'.ftz' does not go with .%s", emu_types[type].text);
 	if (emu_types[type].class == EMU_CLASS_BITS && how->comparison > NE)
@@ -265,7 +290,8 @@ static bool decode_comparison(struct emu_decode *decode, struct comparing **resu
 	*result = how;
 	decode->ins->extra = how;
 	return choose_comparison(decode, how, type, bits) &&
-	       emu_want_operands(decode, 3 + (how->combination != NONE), 3 + (how->combination != NONE)) &&
+	       emu_want_operands(decode, 3 + (how->combination != NONE),
+				 3 + (how->combination != NONE)) &&
 	       emu_want_value(decode, 1, *bits) && emu_want_value(decode, 2, *bits) &&
 	       (how->combination == NONE || emu_want_predicate(decode, 3));
 }
@@ -344,7 +370,7 @@ static enum emu_step slct(struct emu_warp *warp, const struct emu_ins *ins, uint
 		uint32_t c = emu_row32(warp, ins->ref[3])[l];
 		float f = emu_f32_of_bits(c);
 		bool first = ins->type2 == EMU_T_F32 ? (ins->variant ? flushed(f) : f) >= 0
-		                                     : (int32_t)c >= 0;
+						     : (int32_t)c >= 0;
 		uint32_t from = ins->ref[first ? 1 : 2];
 
 		if (wide)
@@ -381,7 +407,7 @@ static enum emu_step logic(struct emu_warp *warp, const struct emu_ins *ins, uin
 	uint32_t b = ins->operand_count > 2 ? emu_predicate(warp, &ins->operands[2]) : 0;
 
 	emu_set_predicate(warp, &ins->operands[0], mask,
-	                  ins->variant ? combine((enum combination)ins->variant, a, b) : ~a);
+			  ins->variant ? combine((enum combination)ins->variant, a, b) : ~a);
 	return EMU_NEXT;
 }
 

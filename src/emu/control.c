@@ -17,7 +17,7 @@ static enum emu_step jump(struct emu_warp *warp, uint32_t target)
  * running split keeps the side that is not at the meeting point yet.
  */
 static enum emu_step diverge(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
-                             uint32_t target)
+			     uint32_t target)
 {
 	struct emu_split *split = warp->split;
 	uint32_t next = split->pc + 1;
@@ -64,7 +64,7 @@ static enum emu_step brx(struct emu_warp *warp, const struct emu_ins *ins, uint3
 	{
 		if (index[l] >= table->count)
 			return emu_fault(warp, (int)l, "branch-index", "index %u of %u targets",
-			                 index[l], table->count);
+					 index[l], table->count);
 	}
 	first = index[emu_lowest(mask)];
 	EMU_FOR_LANES(l, mask)
@@ -77,7 +77,8 @@ static enum emu_step brx(struct emu_warp *warp, const struct emu_ins *ins, uint3
 		emu_join_push(split, ins->join);
 	/* One group leaves; the others come back to this instruction or go on. */
 	if (same != mask)
-		return emu_part_to(split, same, table->pcs[first]), split->stage = 0, brx(warp, ins, mask & ~same);
+		return emu_part_to(split, same, table->pcs[first]), split->stage = 0,
+								    brx(warp, ins, mask & ~same);
 	emu_part_to(split, split->mask & ~mask, split->pc + 1);
 	return jump(warp, table->pcs[first]);
 }
@@ -148,14 +149,14 @@ static bool decode_nanosleep(struct emu_decode *decode)
 /* ---- calls ---------------------------------------------------------------------------- */
 
 struct call {
-	int target; /* operand that names the function */
+	int target;    /* operand that names the function */
 	int arguments; /* operand with the arguments, -1: none */
 };
 
 /* One argument, copied from the caller's variable or register to the callee's parameter. */
 static void pass(struct emu_warp *warp, const struct emu_frame *caller,
-                 const struct emu_frame *callee, const struct emu_variable *param,
-                 const struct emu_operand *from, uint32_t mask)
+		 const struct emu_frame *callee, const struct emu_variable *param,
+		 const struct emu_operand *from, uint32_t mask)
 {
 	EMU_FOR_LANES(l, mask)
 	{
@@ -164,7 +165,8 @@ static void pass(struct emu_warp *warp, const struct emu_frame *caller,
 		uint64_t value;
 
 		if (from->kind == EMU_O_SYMBOL) {
-			memmove(to, local + caller->local_base + from->variable->address, param->size);
+			memmove(to, local + caller->local_base + from->variable->address,
+				param->size);
 			continue;
 		}
 		value = emu_value(warp, from, (int)l);
@@ -173,7 +175,7 @@ static void pass(struct emu_warp *warp, const struct emu_frame *caller,
 }
 
 static bool arguments_fit(struct emu_warp *warp, const struct emu_ins *ins,
-                          const struct emu_function *function)
+			  const struct emu_function *function)
 {
 	const struct call *call = ins->extra;
 	const struct emu_operand *arguments =
@@ -184,31 +186,34 @@ static bool arguments_fit(struct emu_warp *warp, const struct emu_ins *ins,
 
 	if (given < function->param_count || taken > function->result_count) {
 		emu_fault(warp, -1, "call-mismatch",
-		          "'%s' has %d parameters and %d results; the call has %d and %d",
-		          function->name, function->param_count, function->result_count, given, taken);
+			  "'%s' has %d parameters and %d results; the call has %d and %d",
+			  function->name, function->param_count, function->result_count, given,
+			  taken);
 		return false;
 	}
 	for (int i = 0; i < function->param_count; i++)
 		if (arguments->items[i].kind == EMU_O_SYMBOL &&
 		    arguments->items[i].variable->size < function->params[i]->size) {
-			emu_fault(warp, -1, "call-mismatch", "argument %d of '%s' has %llu bytes, not %llu",
-			          i + 1, function->name,
-			          (unsigned long long)arguments->items[i].variable->size,
-			          (unsigned long long)function->params[i]->size);
+			emu_fault(warp, -1, "call-mismatch",
+				  "argument %d of '%s' has %llu bytes, not %llu", i + 1,
+				  function->name,
+				  (unsigned long long)arguments->items[i].variable->size,
+				  (unsigned long long)function->params[i]->size);
 			return false;
 		}
 	for (int i = 0; i < taken; i++)
 		if (results->items[i].kind == EMU_O_SYMBOL &&
 		    results->items[i].variable->size < function->results[i]->size) {
-			emu_fault(warp, -1, "call-mismatch", "result %d of '%s' does not fit its variable",
-			          i + 1, function->name);
+			emu_fault(warp, -1, "call-mismatch",
+				  "result %d of '%s' does not fit its variable", i + 1,
+				  function->name);
 			return false;
 		}
 	return true;
 }
 
 static enum emu_step enter(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
-                           const struct emu_function *function)
+			   const struct emu_function *function)
 {
 	struct emu_split *split = warp->split;
 	struct emu_frame *caller = warp->frame, *callee;
@@ -220,8 +225,9 @@ static enum emu_step enter(struct emu_warp *warp, const struct emu_ins *ins, uin
 	callee = emu_frame_new(warp, function, caller, caller->local_top);
 	if (!callee)
 		return emu_fault(warp, -1, "stack-overflow",
-		                 "calls are nested %u deep; neither registers nor 512 KiB of local memory for each thread hold more",
-		                 caller->depth + 1);
+				 "calls are nested %u deep; neither registers nor 512 KiB of local "
+				 "memory for each thread hold more",
+				 caller->depth + 1);
 	callee->call = ins;
 	callee->return_pc = split->pc + 1;
 	callee->mask = mask;
@@ -243,7 +249,7 @@ static enum emu_step enter(struct emu_warp *warp, const struct emu_ins *ins, uin
 }
 
 static enum emu_step call_function(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
-                                   const struct emu_function *function)
+				   const struct emu_function *function)
 {
 	struct emu_split *split = warp->split;
 	uint32_t others = split->mask & ~mask;
@@ -284,7 +290,7 @@ static enum emu_step call_indirect(struct emu_warp *warp, const struct emu_ins *
 
 	if (!function || !(function->defined || function->builtin))
 		return emu_fault(warp, emu_lowest(mask), "bad-call", "0x%llx is no function",
-		                 (unsigned long long)first);
+				 (unsigned long long)first);
 	EMU_FOR_LANES(l, mask)
 	{
 		same |= (uint32_t)(emu_value(warp, target, (int)l) == first) << l;
@@ -322,8 +328,9 @@ static bool decode_call(struct emu_decode *decode)
 	ins->written = call->target ? 1 : 0;
 	ins->read = ((1u << ins->operand_count) - 1) & ~ins->written;
 	for (int i = 0; i < 2 && call->arguments >= 0; i++) {
-		struct emu_operand *list =
-			&ins->operands[i ? call->arguments : call->target ? 0 : call->arguments];
+		struct emu_operand *list = &ins->operands[i              ? call->arguments
+							  : call->target ? 0
+									 : call->arguments];
 
 		for (uint32_t k = 0; k < list->count; k++) {
 			int kind = list->items[k].kind;
@@ -332,7 +339,8 @@ static bool decode_call(struct emu_decode *decode)
 			    list->items[k].variable->space == EMU_PARAM_FUNCTION)
 				continue;
 			if (kind != EMU_O_REGISTER && (kind != EMU_O_IMMEDIATE || !i))
-				return emu_reject(decode, "arguments are .param variables or registers");
+				return emu_reject(decode,
+						  "arguments are .param variables or registers");
 		}
 	}
 	if (target->kind == EMU_O_REGISTER) {
@@ -342,7 +350,8 @@ static bool decode_call(struct emu_decode *decode)
 	if (target->kind != EMU_O_FUNCTION)
 		return emu_reject(decode, "names no function");
 	if (!target->function->defined && !target->function->builtin)
-		return emu_reject(decode, "'%s' is not defined in the module", target->function->name);
+		return emu_reject(decode, "'%s' is not defined in the module",
+				  target->function->name);
 	if (target->function->entry)
 		return emu_reject(decode, "'%s' is a kernel", target->function->name);
 	ins->execute = call_direct;

@@ -52,7 +52,9 @@ uint64_t emu_narrow(enum emu_type type, double value, enum emu_rounding rounding
 		return bits;
 	}
 	if (value != value)
-		return type == EMU_T_F16 || type == EMU_T_BF16 ? 0x7fff : 0x7fffffff;
+		return type == EMU_T_F16 || type == EMU_T_BF16 ? 0x7fff
+		       : type == EMU_T_TF32                    ? 0x7fffe000
+							       : 0x7fffffff;
 	narrow = (float)emu_round_to(format_of(type), value, rounding);
 	if (type == EMU_T_F16)
 		return emu_f16_from_f32(narrow);
@@ -74,16 +76,18 @@ static double flush(double value)
 	return fabs(value) < 0x1p-126 ? copysign(0.0, value) : value;
 }
 
-/* Out of range goes to the nearest bound, NaN to zero. */
-static uint64_t integer_of(enum emu_type type, double value, enum emu_rounding rounding)
+/* Out of range goes to the nearest bound; NaN to zero, or to 100...0 where f64 or 64 bits are in
+ * play. */
+static uint64_t integer_of(const struct emu_conversion *c, double value)
 {
+	enum emu_type type = c->to;
 	int bits = emu_types[type].bits;
 	bool is_signed = emu_types[type].class == EMU_CLASS_SIGNED;
 	double top = ldexp(1.0, is_signed ? bits - 1 : bits);
 
 	if (value != value)
-		return 0;
-	value = emu_round_integral(value, rounding);
+		return bits == 64 || c->from == EMU_T_F64 ? 1ull << (bits - 1) : 0;
+	value = emu_round_integral(value, c->rounding);
 	if (value >= top)
 		return is_signed ? ones(bits - 1) : ones(bits);
 	if (is_signed)
@@ -91,15 +95,38 @@ static uint64_t integer_of(enum emu_type type, double value, enum emu_rounding r
 	return value <= 0 ? 0 : (uint64_t)value;
 }
 
+/* The NaN of an f64 keeps what fits of its payload; f32 that is flushed has but one NaN. */
+static bool keeps_nan(const struct emu_conversion *c, double value, uint64_t *result)
+{
+	uint64_t bits;
+
+	if (value == value || c->saturate || c->from == c->to)
+		return false;
+	memcpy(&bits, &value, sizeof bits);
+	if (c->from == EMU_T_F64 && c->to == EMU_T_F32)
+		*result = (bits >> 32 & 0x80000000u) | 0x7fc00000u | (bits >> 29 & 0x3fffffu);
+	else if (c->from == EMU_T_F64 && c->to == EMU_T_F16)
+		*result = (bits >> 48 & 0x8000u) | 0x7e00u | (bits >> 42 & 0x1ffu);
+	else if (c->from == EMU_T_F32 && c->to == EMU_T_F64 && c->flush)
+		*result = 0x7fffffffe0000000u;
+	else
+		return false;
+	return true;
+}
+
 static uint64_t float_to_float(const struct emu_conversion *c, double value)
 {
+	uint64_t nan;
+
+	if (keeps_nan(c, value, &nan))
+		return nan;
 	if (c->flush && c->from != EMU_T_F64 && c->from != EMU_T_F16)
 		value = flush(value);
 	if (c->integral)
 		value = emu_round_integral(value, c->rounding);
 	if (c->saturate)
 		value = value > 0 ? value < 1 ? value : 1 : 0;
-	if (c->relu && value < 0)
+	if (c->relu && value <= 0) /* -0 as well */
 		value = 0;
 	if (c->finite && fabs(value) > format_of(c->to)->largest)
 		value = copysign(format_of(c->to)->largest, value);
@@ -123,6 +150,8 @@ static uint64_t integer_to_float(const struct emu_conversion *c, uint64_t bits)
 		emu_host_rounding(c->rounding);
 		value = negative ? (double)(int64_t)bits : (double)magnitude;
 		emu_host_rounding(EMU_ROUND_NEAREST_EVEN);
+		if (c->saturate)
+			value = value > 0 ? value < 1 ? value : 1 : 0;
 		return emu_narrow(EMU_T_F64, value, c->rounding);
 	}
 	value = emu_integer_to_odd(magnitude, negative);
@@ -160,7 +189,7 @@ static uint64_t convert(const struct emu_conversion *c, uint64_t bits)
 			return float_to_float(c, value);
 		if (c->flush && c->from == EMU_T_F32)
 			value = flush(value);
-		return integer_of(c->to, value, c->rounding);
+		return integer_of(c, value);
 	}
 	if (emu_types[c->from].class == EMU_CLASS_SIGNED)
 		bits = (uint64_t)sign_extend(bits, width);
@@ -184,7 +213,7 @@ static enum emu_step general(struct emu_warp *warp, const struct emu_ins *ins, u
 	EMU_FOR_LANES(l, mask)
 	{
 		uint64_t value = c->wide_from ? emu_row64(warp, ins->ref[1])[l]
-		                              : emu_row32(warp, ins->ref[1])[l];
+					      : emu_row32(warp, ins->ref[1])[l];
 
 		emu_set_value(warp, &ins->operands[0], (int)l, spread(c, convert(c, value)));
 	}
@@ -200,10 +229,17 @@ static enum emu_step general(struct emu_warp *warp, const struct emu_ins *ins, u
 		const source *a = source_row(warp, ins->ref[1]);                                   \
                                                                                                    \
 		EMU_OVER_LANES(cell, ({                                                            \
-			source x = a[l];                                                           \
-			(cell)(expression);                                                        \
-		}))                                                                                \
+				       source x = a[l];                                            \
+				       (cell)(expression);                                         \
+			       }))                                                                 \
 	}
+static inline uint32_t half_bits(uint32_t x)
+{
+	uint32_t bits = emu_bits_of_f32(emu_f16_to_f32((uint16_t)x));
+
+	return (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : bits;
+}
+
 FAST(to_b32, uint32_t, emu_row32, uint32_t, emu_row32, x)
 FAST(to_u16, uint32_t, emu_row32, uint32_t, emu_row32, x & 0xffff)
 FAST(to_u8, uint32_t, emu_row32, uint32_t, emu_row32, x & 0xff)
@@ -214,7 +250,7 @@ FAST(s32_to_s64, uint64_t, emu_row64, uint32_t, emu_row32, (int64_t)(int32_t)x)
 FAST(u64_to_u32, uint32_t, emu_row32, uint64_t, emu_row64, x)
 FAST(s32_to_f32, uint32_t, emu_row32, uint32_t, emu_row32, emu_bits_of_f32((float)(int32_t)x))
 FAST(bf16_to_f32, uint32_t, emu_row32, uint32_t, emu_row32, x << 16)
-FAST(f16_to_f32, uint32_t, emu_row32, uint32_t, emu_row32, emu_bits_of_f32(emu_f16_to_f32((uint16_t)x)))
+FAST(f16_to_f32, uint32_t, emu_row32, uint32_t, emu_row32, half_bits(x))
 FAST(f32_to_f16, uint32_t, emu_row32, uint32_t, emu_row32, emu_f16_from_f32(emu_f32_of_bits(x)))
 FAST(f32_to_bf16, uint32_t, emu_row32, uint32_t, emu_row32, emu_bf16_bits(x))
 
@@ -249,7 +285,7 @@ static const struct {
 };
 
 static emu_execute choose_fast(const struct emu_decode *decode, const struct emu_conversion *c,
-                               int rounding)
+			       int rounding)
 {
 	const struct emu_operand *operands = decode->ins->operands;
 
@@ -257,8 +293,8 @@ static emu_execute choose_fast(const struct emu_decode *decode, const struct emu
 	    operands[0].kind != EMU_O_REGISTER)
 		return NULL;
 	for (size_t i = 0; i < sizeof fast / sizeof *fast; i++)
-		if (fast[i].to == c->to && fast[i].from == c->from && fast[i].rounding == rounding &&
-		    operands[0].bits == fast[i].to_bits &&
+		if (fast[i].to == c->to && fast[i].from == c->from &&
+		    fast[i].rounding == rounding && operands[0].bits == fast[i].to_bits &&
 		    (operands[1].kind != EMU_O_REGISTER || operands[1].bits == fast[i].from_bits))
 			return fast[i].execute;
 	return NULL;
@@ -273,11 +309,12 @@ static bool want_source(struct emu_decode *decode, struct emu_conversion *c)
 
 	if (to->kind != EMU_O_REGISTER || to->bits < emu_types[c->to].bits || to->bits > 64)
 		return emu_reject(decode, "the result needs a register of at least %d bits",
-		                  emu_types[c->to].bits);
+				  emu_types[c->to].bits);
 	/* A source register may be wider than the type; its low part counts. */
 	if (from->kind == EMU_O_REGISTER) {
 		if (from->bits < bits || from->bits > 64)
-			return emu_reject(decode, "the source needs a register of at least %d bits", bits);
+			return emu_reject(decode, "the source needs a register of at least %d bits",
+					  bits);
 		c->wide_from = from->bits == 64;
 		return true;
 	}
@@ -297,9 +334,9 @@ static bool take_rounding(struct emu_decode *decode, struct emu_conversion *c, i
 	if (whole >= 0 && *rounding >= 0)
 		return emu_reject(decode, "two roundings");
 	c->integral = whole >= 0;
-	c->rounding = whole >= 0      ? (enum emu_rounding)whole
-	              : *rounding >= 0 ? (enum emu_rounding)*rounding
-	                               : EMU_ROUND_NEAREST_EVEN;
+	c->rounding = whole >= 0       ? (enum emu_rounding)whole
+		      : *rounding >= 0 ? (enum emu_rounding) * rounding
+				       : EMU_ROUND_NEAREST_EVEN;
 	return true;
 }
 
@@ -307,13 +344,14 @@ static bool check_types(struct emu_decode *decode, const struct emu_conversion *
 {
 	bool from = is_float(c->from), to = is_float(c->to);
 	int from_bits = emu_types[c->from].bits, to_bits = emu_types[c->to].bits;
-	bool narrows = from && to && (to_bits < from_bits || c->to == EMU_T_TF32 ||
-	                              (to_bits == from_bits && c->to != c->from));
+	bool narrows = from && to &&
+		       (to_bits < from_bits || c->to == EMU_T_TF32 ||
+			(to_bits == from_bits && c->to != c->from));
 
-	if (emu_types[c->from].class == EMU_CLASS_BITS || emu_types[c->to].class == EMU_CLASS_BITS ||
-	    from_bits < 8 || to_bits < 8)
+	if (emu_types[c->from].class == EMU_CLASS_BITS ||
+	    emu_types[c->to].class == EMU_CLASS_BITS || from_bits < 8 || to_bits < 8)
 		return emu_reject(decode, "cannot convert .%s to .%s", emu_types[c->from].text,
-		                  emu_types[c->to].text);
+				  emu_types[c->to].text);
 	if (from && !to && !c->integral)
 		return emu_reject(decode, "to an integer needs .rni, .rzi, .rmi or .rpi");
 	if (!from && to && rounding < 0)

@@ -13,18 +13,12 @@ struct element {
 };
 
 static const struct element elements[] = {
-	{EMU_T_F16X2, 2, 16, EMU_T_F16, NULL},
-	{EMU_T_BF16X2, 2, 16, EMU_T_BF16, NULL},
-	{EMU_T_E4M3X2, 2, 8, EMU_T_NONE, &emu_e4m3},
-	{EMU_T_E5M2X2, 2, 8, EMU_T_NONE, &emu_e5m2},
-	{EMU_T_E2M3X2, 2, 8, EMU_T_NONE, &emu_e2m3},
-	{EMU_T_E3M2X2, 2, 8, EMU_T_NONE, &emu_e3m2},
-	{EMU_T_E2M1X2, 2, 4, EMU_T_NONE, &emu_e2m1},
-	{EMU_T_E4M3X4, 4, 8, EMU_T_NONE, &emu_e4m3},
-	{EMU_T_E5M2X4, 4, 8, EMU_T_NONE, &emu_e5m2},
-	{EMU_T_E2M3X4, 4, 8, EMU_T_NONE, &emu_e2m3},
-	{EMU_T_E3M2X4, 4, 8, EMU_T_NONE, &emu_e3m2},
-	{EMU_T_E2M1X4, 4, 4, EMU_T_NONE, &emu_e2m1},
+	{EMU_T_F16X2, 2, 16, EMU_T_F16, NULL},       {EMU_T_BF16X2, 2, 16, EMU_T_BF16, NULL},
+	{EMU_T_E4M3X2, 2, 8, EMU_T_NONE, &emu_e4m3}, {EMU_T_E5M2X2, 2, 8, EMU_T_NONE, &emu_e5m2},
+	{EMU_T_E2M3X2, 2, 8, EMU_T_NONE, &emu_e2m3}, {EMU_T_E3M2X2, 2, 8, EMU_T_NONE, &emu_e3m2},
+	{EMU_T_E2M1X2, 2, 4, EMU_T_NONE, &emu_e2m1}, {EMU_T_E4M3X4, 4, 8, EMU_T_NONE, &emu_e4m3},
+	{EMU_T_E5M2X4, 4, 8, EMU_T_NONE, &emu_e5m2}, {EMU_T_E2M3X4, 4, 8, EMU_T_NONE, &emu_e2m3},
+	{EMU_T_E3M2X4, 4, 8, EMU_T_NONE, &emu_e3m2}, {EMU_T_E2M1X4, 4, 4, EMU_T_NONE, &emu_e2m1},
 	{EMU_T_UE8M0X2, 2, 8, EMU_T_NONE, NULL},
 };
 
@@ -71,12 +65,12 @@ static uint32_t ue8m0_of(double value, bool up)
  */
 static double add_random(const struct packed *p, double value, uint32_t bits)
 {
-	int precision = p->to->narrow ? p->to->narrow->mantissa_bits + 1
-	                : p->to->scalar == EMU_T_F16 ? 11
-	                                             : 8;
-	int least = p->to->narrow              ? 1 - p->to->narrow->bias
-	            : p->to->scalar == EMU_T_F16 ? -14
-	                                         : -126;
+	int precision = p->to->narrow                ? p->to->narrow->mantissa_bits + 1
+			: p->to->scalar == EMU_T_F16 ? 11
+						     : 8;
+	int least = p->to->narrow                ? 1 - p->to->narrow->bias
+		    : p->to->scalar == EMU_T_F16 ? -14
+						 : -126;
 	int exponent;
 	double last;
 
@@ -96,7 +90,7 @@ static uint32_t narrow_element(const struct packed *p, double value, uint32_t ra
 
 	if (to->packed == EMU_T_UE8M0X2)
 		return ue8m0_of(value, c->rounding == EMU_ROUND_UP);
-	if (c->relu && value < 0)
+	if (c->relu && value <= 0) /* -0 as well */
 		value = 0;
 	if (c->stochastic)
 		value = add_random(p, value, random);
@@ -128,8 +122,9 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 
 	EMU_FOR_LANES(l, mask)
 	{
-		uint32_t random = p->random ? (uint32_t)emu_value(warp, &ins->operands[p->random], (int)l)
-		                            : 0;
+		uint32_t random =
+			p->random ? (uint32_t)emu_value(warp, &ins->operands[p->random], (int)l)
+				  : 0;
 		uint64_t result = 0;
 
 		for (int i = 0; i < count; i++) {
@@ -140,17 +135,20 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 				uint32_t mask_bits = (1u << p->from->bits) - 1;
 
 				value = widen_element(p->from,
-				                      (uint32_t)(source >> p->from->bits * i) & mask_bits);
+						      (uint32_t)(source >> p->from->bits * i) &
+							      mask_bits);
 			} else {
 				/* The first source goes to the highest element. */
 				const struct emu_operand *source =
-					count == 2 ? &ins->operands[2 - i] : emu_item(&ins->operands[1], 3 - i);
+					count == 2 ? &ins->operands[2 - i]
+						   : emu_item(&ins->operands[1], 3 - i);
 
 				value = emu_f32_of_bits(emu_row32(warp, source->ref)[l]);
 				if (p->c.flush && fabs(value) < 0x1p-126)
 					value = copysign(0.0, value);
 			}
-			result |= (uint64_t)narrow_element(p, value, random >> 16 * (i & 1)) << bits * i;
+			result |= (uint64_t)narrow_element(p, value, random >> 16 * (i & 1))
+				  << bits * i;
 		}
 		emu_set_value(warp, &ins->operands[0], (int)l, result);
 	}
@@ -205,7 +203,7 @@ bool emu_decode_packed(struct emu_decode *decode, struct emu_conversion *c, int 
 	p->from = element_of(c->from);
 	if (!legal(p))
 		return emu_reject(decode, "cannot convert .%s to .%s", emu_types[c->from].text,
-		                  emu_types[c->to].text);
+				  emu_types[c->to].text);
 	if (c->saturate || c->integral || c->scaled)
 		return emu_reject(decode, "these modifiers do not go with packed types");
 	if (rounding < 0 && !c->stochastic)

@@ -7,7 +7,7 @@
 
 struct lane_copy {
 	uint64_t from;
-	uint64_t to; /* 32-bit shared address */
+	uint64_t to;    /* 32-bit shared address */
 	uint32_t bytes; /* read; the rest of the destination becomes zero */
 	uint32_t group;
 };
@@ -23,8 +23,8 @@ struct copy_op {
 
 struct emu_copy_groups {
 	struct emu_waitable waitable;
-	struct copy_op *open;         /* not complete */
-	uint32_t current[EMU_LANES];  /* number of the group that takes new copies */
+	struct copy_op *open;        /* not complete */
+	uint32_t current[EMU_LANES]; /* number of the group that takes new copies */
 };
 
 static struct emu_copy_groups *groups_of(struct emu_warp *warp)
@@ -50,7 +50,8 @@ static void copy_lane(struct copy_op *copy, int lane)
 	const uint8_t *from = NULL;
 
 	where.lane = lane;
-	to = emu_mem_shared(copy->warp->cta, &where, c->to, copy->size, copy->size, EMU_WRITE, NULL);
+	to = emu_mem_shared(copy->warp->cta, &where, c->to, copy->size, copy->size, EMU_WRITE,
+			    NULL);
 	if (to && c->bytes)
 		from = emu_mem_global(where.grid, &where, c->from, c->bytes, copy->size, EMU_READ);
 	if (!to || (c->bytes && !from))
@@ -169,9 +170,11 @@ static bool decode_copy(struct emu_decode *decode)
 		return false;
 	size = ins->operands[2].value;
 	if (cache == 1 ? size != 16 : size != 4 && size != 8 && size != 16)
-		return emu_reject(decode, "%s", cache ? ".cg copies 16 bytes" : ".ca copies 4, 8 or 16 bytes");
+		return emu_reject(decode, "%s",
+				  cache ? ".cg copies 16 bytes" : ".ca copies 4, 8 or 16 bytes");
 	ins->variant = count - policy > 3;
-	if (ins->variant && ins->operands[3].kind != EMU_O_PREDICATE && !emu_want_value(decode, 3, 32))
+	if (ins->variant && ins->operands[3].kind != EMU_O_PREDICATE &&
+	    !emu_want_value(decode, 3, 32))
 		return false;
 	if (ins->variant == 0 && policy) /* the policy is not a size */
 		ins->operand_count = 3;
@@ -198,7 +201,7 @@ static bool decode_commit(struct emu_decode *decode)
 }
 
 static void describe(const struct emu_waitable *waitable, const struct emu_split *split, char *text,
-                     size_t size)
+		     size_t size)
 {
 	(void)waitable;
 	(void)split;
@@ -234,7 +237,7 @@ static bool decode_wait(struct emu_decode *decode)
 
 	decode->ins->flags |= EMU_I_SYNC;
 	return all ? emu_want_operands(decode, 0, 0)
-	           : emu_want_operands(decode, 1, 1) && emu_want_immediate(decode, 0, 0, INT32_MAX);
+		   : emu_want_operands(decode, 1, 1) && emu_want_immediate(decode, 0, 0, INT32_MAX);
 }
 
 /*

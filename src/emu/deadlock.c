@@ -59,13 +59,14 @@ static void describe_split(struct text *text, const struct emu_split *split)
 }
 
 static void visit(struct emu_worker *worker, struct text *text, struct emu_split **first,
-                  int *listed, int *polling)
+		  int *listed, int *polling)
 {
 	for (struct emu_cluster *cluster = worker->clusters; cluster; cluster = cluster->next)
 		for (int c = 0; c < cluster->cta_count; c++)
 			for (uint32_t w = 0; w < cluster->ctas[c]->warp_count; w++)
 				for (int i = 0; i < EMU_LANES; i++) {
-					struct emu_split *split = &cluster->ctas[c]->warps[w]->splits[i];
+					struct emu_split *split =
+						&cluster->ctas[c]->warps[w]->splits[i];
 
 					if (split->state == EMU_SPLIT_FREE)
 						continue;
@@ -97,6 +98,6 @@ void emu_report_deadlock(struct emu_worker *worker)
 		memcpy(where.cta, first->warp->cta->id, sizeof where.cta);
 	}
 	emu_fault_at(&where, listed && polling == listed ? "livelock" : "deadlock",
-	             "nothing can run any more:%s", text.bytes ? text.bytes : "");
+		     "nothing can run any more:%s", text.bytes ? text.bytes : "");
 	free(text.bytes);
 }

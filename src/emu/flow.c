@@ -20,7 +20,8 @@ static bool add_edge(struct emu_flow *flow, uint32_t target)
 {
 	if (flow->edge_count == flow->edge_room) {
 		uint32_t room = flow->edge_room ? flow->edge_room * 2 : 256;
-		uint32_t *edges = room > MAX_EDGES ? NULL : realloc(flow->edges, room * sizeof *edges);
+		uint32_t *edges =
+			room > MAX_EDGES ? NULL : realloc(flow->edges, room * sizeof *edges);
 
 		if (!edges)
 			return false;
@@ -94,7 +95,7 @@ static bool connect(struct emu_flow *flow, const struct emu_function *function, 
 }
 
 bool emu_flow_build(struct emu_flow *flow, const struct emu_function *function,
-                    struct emu_error *error)
+		    struct emu_error *error)
 {
 	uint32_t count = function->ins_count;
 	uint8_t *leader = calloc(count + 1, 1);
@@ -125,8 +126,8 @@ bool emu_flow_build(struct emu_flow *flow, const struct emu_function *function,
 	}
 	free(leader);
 	if (!fine)
-		snprintf(error->text, sizeof error->text,
-		         "the control flow of '%s' is too large", function->name);
+		snprintf(error->text, sizeof error->text, "the control flow of '%s' is too large",
+			 function->name);
 	return fine;
 }
 

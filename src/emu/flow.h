@@ -5,7 +5,7 @@
 #include "machine.h"
 
 struct emu_block {
-	uint32_t start, end; /* instructions [start, end) */
+	uint32_t start, end;   /* instructions [start, end) */
 	uint32_t first, count; /* successors, in emu_flow.edges */
 	bool falls; /* ends the thread or returns, yet post-dominance lets it fall through */
 };
@@ -19,7 +19,7 @@ struct emu_flow {
 };
 
 bool emu_flow_build(struct emu_flow *flow, const struct emu_function *function,
-                    struct emu_error *error);
+		    struct emu_error *error);
 void emu_flow_free(struct emu_flow *flow);
 
 #endif

@@ -22,7 +22,8 @@ bool emu_local_grow(struct emu_warp *warp, uint32_t bytes)
 	if (!grown)
 		return false;
 	for (size_t lane = 0; warp->local && lane < EMU_LANES; lane++)
-		memcpy(grown + lane * size, warp->local + lane * warp->local_bytes, warp->local_bytes);
+		memcpy(grown + lane * size, warp->local + lane * warp->local_bytes,
+		       warp->local_bytes);
 	free(warp->local);
 	warp->local = grown;
 	warp->local_bytes = size;
@@ -30,7 +31,7 @@ bool emu_local_grow(struct emu_warp *warp, uint32_t bytes)
 }
 
 struct emu_frame *emu_frame_new(struct emu_warp *warp, const struct emu_function *function,
-                                struct emu_frame *parent, uint32_t local_base)
+				struct emu_frame *parent, uint32_t local_base)
 {
 	size_t rows = (size_t)function->slot_count * EMU_ROW_BYTES;
 	size_t predicates = (size_t)function->predicate_count * sizeof(uint32_t);
@@ -85,10 +86,10 @@ void emu_frame_release(struct emu_warp *warp, struct emu_frame *frame)
 /* Results go from the callee's frame to the variables that the call names. */
 void emu_frame_results(struct emu_warp *warp, struct emu_frame *frame, uint32_t mask)
 {
-	const struct emu_operand *list = frame->call->operand_count > 1 &&
-	                                                 frame->call->operands[0].kind == EMU_O_LIST
-	                                         ? &frame->call->operands[0]
-	                                         : NULL;
+	const struct emu_operand *list =
+		frame->call->operand_count > 1 && frame->call->operands[0].kind == EMU_O_LIST
+			? &frame->call->operands[0]
+			: NULL;
 	const struct emu_function *function = frame->function;
 	struct emu_frame *parent = frame->parent;
 

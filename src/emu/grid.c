@@ -39,37 +39,37 @@ static bool check_sizes(struct emu_grid *grid, struct emu_error *error)
 
 	for (int i = 0; i < 3; i++) {
 		if (grid->grid[i] < 1 || grid->grid[i] > most_ctas[i])
-			return refuse(error, "grid[%d] is %u; 1 to %u is possible", i, grid->grid[i],
-			              most_ctas[i]);
+			return refuse(error, "grid[%d] is %u; 1 to %u is possible", i,
+				      grid->grid[i], most_ctas[i]);
 		if (grid->block[i] < 1 || grid->block[i] > most_threads[i])
-			return refuse(error, "block[%d] is %u; 1 to %u is possible", i, grid->block[i],
-			              most_threads[i]);
+			return refuse(error, "block[%d] is %u; 1 to %u is possible", i,
+				      grid->block[i], most_threads[i]);
 		if (grid->cluster[i] < 1 || grid->cluster[i] > EMU_MAX_CLUSTER ||
 		    grid->grid[i] % grid->cluster[i])
-			return refuse(error, "grid[%d] is %u, not a multiple of the cluster's %u", i,
-			              grid->grid[i], grid->cluster[i]);
+			return refuse(error, "grid[%d] is %u, not a multiple of the cluster's %u",
+				      i, grid->grid[i], grid->cluster[i]);
 		if (info->required_threads[i] && info->required_threads[i] != grid->block[i])
 			return refuse(error, "the kernel requires a block of %u x %u x %u threads",
-			              info->required_threads[0], info->required_threads[1],
-			              info->required_threads[2]);
+				      info->required_threads[0], info->required_threads[1],
+				      info->required_threads[2]);
 		if (info->required_cluster[i] && info->required_cluster[i] != grid->cluster[i])
 			return refuse(error, "the kernel requires a cluster of %u x %u x %u CTAs",
-			              info->required_cluster[0], info->required_cluster[1],
-			              info->required_cluster[2]);
+				      info->required_cluster[0], info->required_cluster[1],
+				      info->required_cluster[2]);
 		threads *= grid->block[i];
 		ctas *= grid->grid[i];
 		cluster *= grid->cluster[i];
 		most *= info->max_threads[i] ? info->max_threads[i] : 1;
 	}
 	if (threads > MAX_THREADS)
-		return refuse(error, "a block of %llu threads; at most %u", (unsigned long long)threads,
-		              MAX_THREADS);
+		return refuse(error, "a block of %llu threads; at most %u",
+			      (unsigned long long)threads, MAX_THREADS);
 	if (info->max_threads[0] && threads > most)
 		return refuse(error, "a block of %llu threads; the kernel's .maxntid allows %llu",
-		              (unsigned long long)threads, (unsigned long long)most);
+			      (unsigned long long)threads, (unsigned long long)most);
 	if (cluster > EMU_MAX_CLUSTER)
-		return refuse(error, "a cluster of %llu CTAs; at most %d", (unsigned long long)cluster,
-		              EMU_MAX_CLUSTER);
+		return refuse(error, "a cluster of %llu CTAs; at most %d",
+			      (unsigned long long)cluster, EMU_MAX_CLUSTER);
 	grid->thread_count = (uint32_t)threads;
 	grid->warp_count = (uint32_t)(threads + EMU_LANES - 1) / EMU_LANES;
 	grid->cta_count = ctas;
@@ -87,8 +87,8 @@ static bool check_shared(struct emu_grid *grid, struct emu_error *error)
 		fixed = (fixed + align - 1) & ~((uint64_t)align - 1);
 	if (fixed + grid->launch->dynamic_smem > MAX_SHARED)
 		return refuse(error,
-		              "%llu bytes of static and %u of dynamic shared memory; a CTA has %u",
-		              (unsigned long long)fixed, grid->launch->dynamic_smem, MAX_SHARED);
+			      "%llu bytes of static and %u of dynamic shared memory; a CTA has %u",
+			      (unsigned long long)fixed, grid->launch->dynamic_smem, MAX_SHARED);
 	grid->static_smem = (uint32_t)((fixed + align - 1) & ~((uint64_t)align - 1));
 	grid->shared_bytes = (uint32_t)(fixed + grid->launch->dynamic_smem);
 	return true;
@@ -101,7 +101,7 @@ static bool take_params(struct emu_grid *grid, struct emu_error *error)
 
 	if (launch->param_count != kernel->param_count)
 		return refuse(error, "the kernel '%s' takes %d parameters, not %d", kernel->name,
-		              kernel->param_count, launch->param_count);
+			      kernel->param_count, launch->param_count);
 	grid->param_bytes = kernel->param_bytes;
 	grid->params = calloc(1, grid->param_bytes + 16u);
 	if (!grid->params)
@@ -111,8 +111,8 @@ static bool take_params(struct emu_grid *grid, struct emu_error *error)
 
 		if (launch->param_sizes[i] != param->size)
 			return refuse(error, "parameter %d of '%s' has %llu bytes, not %u", i + 1,
-			              kernel->name, (unsigned long long)param->size,
-			              launch->param_sizes[i]);
+				      kernel->name, (unsigned long long)param->size,
+				      launch->param_sizes[i]);
 		memcpy(grid->params + param->address, launch->params[i], param->size);
 	}
 	return true;
@@ -143,7 +143,8 @@ static bool prepare(struct emu_grid *grid, struct emu_error *error)
 	grid->mode = launch->mode;
 	grid->numerics = launch->numerics;
 	grid->sm_count = grid->emu->sm_count;
-	grid->max_instructions = launch->max_instructions ? launch->max_instructions : DEFAULT_BUDGET;
+	grid->max_instructions =
+		launch->max_instructions ? launch->max_instructions : DEFAULT_BUDGET;
 	if (!check_sizes(grid, error) || !check_shared(grid, error) || !take_params(grid, error))
 		return false;
 	/* What ptxas may use at most when it is told nothing but the number of threads. */
@@ -173,7 +174,7 @@ static struct emu_warp *new_warp(struct emu_cta *cta, int index)
 	warp->live = threads >= EMU_LANES ? EMU_FULL : (1u << threads) - 1;
 	warp->registers = cta->grid->registers_per_thread;
 	warp->random = cta->grid->launch->seed ^ (cta->cluster->index << 20) ^
-	               ((uint64_t)cta->rank << 8) ^ (uint64_t)index ^ 0x51ed270b7a649c21ull;
+		       ((uint64_t)cta->rank << 8) ^ (uint64_t)index ^ 0x51ed270b7a649c21ull;
 	frame = emu_special_fill(warp) ? emu_frame_new(warp, cta->grid->kernel, NULL, 0) : NULL;
 	if (!frame) {
 		free(warp->local);
@@ -370,7 +371,7 @@ static void run(struct emu_grid *grid)
 }
 
 bool emu_run(struct emu *emu, const struct emu_module *module, const struct emu_launch *launch,
-             struct emu_report *report, struct emu_error *error)
+	     struct emu_report *report, struct emu_error *error)
 {
 	struct emu_grid grid = {.emu = emu, .module = module, .launch = launch, .report = report};
 	double start = seconds_now();

@@ -40,14 +40,15 @@ struct emu *emu_new(const struct emu_options *options, struct emu_error *error)
 	if (options && options->target) {
 		if (!parse_target(options->target, &sm, &suffix)) {
 			snprintf(error->text, sizeof error->text,
-			         "unknown device '%.40s'; a device is named like sm_90a or sm_100a",
-			         options->target);
+				 "unknown device '%.40s'; a device is named like sm_90a or sm_100a",
+				 options->target);
 			free(emu);
 			return NULL;
 		}
 		snprintf(emu->target, sizeof emu->target, "%s", options->target);
 	}
-	emu->memory_limit = options && options->memory_limit ? options->memory_limit : DEFAULT_LIMIT;
+	emu->memory_limit =
+		options && options->memory_limit ? options->memory_limit : DEFAULT_LIMIT;
 	emu->sm_count = options && options->sm_count > 0 ? options->sm_count : DEFAULT_SMS;
 	emu->next_address = EMU_GLOBAL_BASE;
 	pthread_mutex_init(&emu->lock, NULL);
@@ -72,7 +73,7 @@ bool emu_target_runs(const struct emu_module *module, struct emu_error *error)
 		fine = module->sm <= sm;
 	if (!fine)
 		snprintf(error->text, sizeof error->text, "the module is for %s; the device is %s",
-		         module->target, device);
+			 module->target, device);
 	return fine;
 }
 
@@ -92,7 +93,7 @@ static uint8_t *host_take(uint64_t size)
 		return memory;
 	}
 	memory = mmap(NULL, (size_t)(page_up(size) + 8192), PROT_NONE,
-	              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (memory == MAP_FAILED)
 		return NULL;
 	if (mprotect(memory + 4096, (size_t)page_up(size), PROT_READ | PROT_WRITE)) {
@@ -144,19 +145,19 @@ static uint64_t take(struct emu *emu, uint64_t size, const char *name, struct em
 
 	if (!size || size > emu->memory_limit - emu->memory_used) {
 		snprintf(error->text, sizeof error->text,
-		         size ? "%llu bytes of global memory were asked for; %llu of %llu are free"
-		              : "an allocation of %llu bytes",
-		         (unsigned long long)size,
-		         (unsigned long long)(emu->memory_limit - emu->memory_used),
-		         (unsigned long long)emu->memory_limit);
+			 size ? "%llu bytes of global memory were asked for; %llu of %llu are free"
+			      : "an allocation of %llu bytes",
+			 (unsigned long long)size,
+			 (unsigned long long)(emu->memory_limit - emu->memory_used),
+			 (unsigned long long)emu->memory_limit);
 		return 0;
 	}
 	allocation = calloc(1, sizeof *allocation);
 	if (!allocation || !grow(emu) || !(allocation->host = host_take(size))) {
 		free(allocation);
 		snprintf(error->text, sizeof error->text,
-		         "the host has no memory for %llu bytes of global memory",
-		         (unsigned long long)size);
+			 "the host has no memory for %llu bytes of global memory",
+			 (unsigned long long)size);
 		return 0;
 	}
 	allocation->address = emu->next_address;
@@ -248,15 +249,15 @@ void emu_defined(struct emu *emu, uint64_t address, uint64_t size)
 }
 
 static void *host_or_error(struct emu *emu, uint64_t address, uint64_t size, const char *what,
-                           struct emu_error *error)
+			   struct emu_error *error)
 {
 	void *host = emu_host(emu, address, size);
 
 	if (!host) {
 		error->line = 0;
 		snprintf(error->text, sizeof error->text,
-		         "%s of %llu bytes at 0x%llx: not inside one allocation of global memory", what,
-		         (unsigned long long)size, (unsigned long long)address);
+			 "%s of %llu bytes at 0x%llx: not inside one allocation of global memory",
+			 what, (unsigned long long)size, (unsigned long long)address);
 	}
 	return host;
 }
@@ -271,7 +272,7 @@ bool emu_read(struct emu *emu, void *dst, uint64_t address, uint64_t size, struc
 }
 
 bool emu_write(struct emu *emu, uint64_t address, const void *src, uint64_t size,
-               struct emu_error *error)
+	       struct emu_error *error)
 {
 	void *host = size ? host_or_error(emu, address, size, "write", error) : NULL;
 

@@ -14,10 +14,14 @@ static enum emu_step nothing(struct emu_warp *warp, const struct emu_ins *ins, u
 
 static bool decode_fence(struct emu_decode *decode)
 {
-	static const char *const words[] = {
-		"gl",          "sync_restrict::shared::cta", "sync_restrict::shared::cluster",
-		"async",       "async::generic",             "alias",
-		"tensormap::generic", "global"};
+	static const char *const words[] = {"gl",
+					    "sync_restrict::shared::cta",
+					    "sync_restrict::shared::cluster",
+					    "async",
+					    "async::generic",
+					    "alias",
+					    "tensormap::generic",
+					    "global"};
 	struct emu_ins *ins = decode->ins;
 
 	emu_take_semantics(decode);
@@ -35,7 +39,7 @@ static bool decode_fence(struct emu_decode *decode)
 static bool decode_prefetch(struct emu_decode *decode)
 {
 	static const char *const words[] = {"L1", "L2", "L2::evict_last", "L2::evict_normal",
-	                                    "tensormap"};
+					    "tensormap"};
 
 	emu_take_space(decode, EMU_GENERIC);
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -77,8 +81,8 @@ static bool decode_policy(struct emu_decode *decode)
 		return emu_reject(decode, "needs .b64");
 	return emu_want_operands(decode, 1, 4) &&
 	       (ins->operands[0].kind == EMU_O_REGISTER && ins->operands[0].bits == 64
-	                ? true
-	                : emu_reject(decode, "the policy is a 64-bit register"));
+			? true
+			: emu_reject(decode, "the policy is a 64-bit register"));
 }
 
 static bool decode_grid(struct emu_decode *decode)

@@ -14,7 +14,7 @@ struct emu_lanes {
  * to `size`.  False after a fault.
  */
 bool emu_resolve(struct emu_warp *warp, const struct emu_ins *ins, int i, uint32_t mask,
-                 uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes);
+		 uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes);
 /* Adds to the counters of the space. */
 void emu_count_bytes(struct emu_warp *warp, enum emu_space space, uint64_t bytes, bool written);
 /* Space of an access from the modifiers and, for .param, from the operand. */

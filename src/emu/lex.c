@@ -17,7 +17,7 @@ bool ptx_fail(struct ptx_parser *parser, int line, const char *format, ...)
 	used = snprintf(parser->error->text, sizeof parser->error->text, "PTX line %d: ", line);
 	va_start(arguments, format);
 	vsnprintf(parser->error->text + used, sizeof parser->error->text - (size_t)used, format,
-	          arguments);
+		  arguments);
 	va_end(arguments);
 	return false;
 }
@@ -85,7 +85,7 @@ static void take_word(struct ptx_lexer *lexer)
 		if (at + 1 < lexer->end && *at == '.' && word_part((unsigned char)at[1]))
 			at++;
 		else if (at + 2 < lexer->end && *at == ':' && at[1] == ':' &&
-		         word_part((unsigned char)at[2]))
+			 word_part((unsigned char)at[2]))
 			at += 2;
 		else
 			break;
@@ -134,7 +134,7 @@ static void take_decimal_float(struct ptx_parser *parser)
 
 	while (at < lexer->end &&
 	       (isdigit((unsigned char)*at) || *at == '.' || *at == 'e' || *at == 'E' ||
-	        ((*at == '+' || *at == '-') && (at[-1] == 'e' || at[-1] == 'E'))))
+		((*at == '+' || *at == '-') && (at[-1] == 'e' || at[-1] == 'E'))))
 		at++;
 	if ((size_t)(at - lexer->at) >= sizeof text) {
 		ptx_fail(parser, lexer->line, "floating point number has too many digits");
@@ -167,8 +167,8 @@ static void take_number(struct ptx_parser *parser)
 			value = value << 4 | (uint64_t)digit;
 		}
 		if (i != digits)
-			ptx_fail(parser, lexer->line, "0%c is followed by %d hexadecimal digits", second,
-			         digits);
+			ptx_fail(parser, lexer->line, "0%c is followed by %d hexadecimal digits",
+				 second, digits);
 		parser->token.kind = second == 'f' ? PTX_FLOAT32 : PTX_FLOAT64;
 		parser->token.value = value;
 		lexer->at = at + 2 + i;
@@ -210,13 +210,13 @@ void ptx_next(struct ptx_parser *parser)
 		lexer->at++;
 		take_word(lexer);
 	} else if (c == '.' && lexer->at + 1 < lexer->end &&
-	           word_start((unsigned char)lexer->at[1])) {
+		   word_start((unsigned char)lexer->at[1])) {
 		token->kind = PTX_DIRECTIVE;
 		lexer->at++;
 		/* .global.f32 would be two directives; they are written apart. */
 		while (lexer->at < lexer->end &&
 		       (word_part((unsigned char)*lexer->at) ||
-		        (*lexer->at == ':' && lexer->at + 1 < lexer->end && lexer->at[1] == ':')))
+			(*lexer->at == ':' && lexer->at + 1 < lexer->end && lexer->at[1] == ':')))
 			lexer->at += *lexer->at == ':' ? 2 : 1;
 	} else if (isdigit(c)) {
 		take_number(parser);
@@ -276,7 +276,7 @@ bool ptx_expect(struct ptx_parser *parser, const char *text)
 	if (ptx_accept(parser, text))
 		return !parser->failed;
 	return ptx_fail(parser, parser->token.line, "expected '%s', found %s", text,
-	                ptx_quote(&parser->token, buffer, sizeof buffer));
+			ptx_quote(&parser->token, buffer, sizeof buffer));
 }
 
 static bool constant_primary(struct ptx_parser *parser, int64_t *value)
@@ -296,12 +296,12 @@ static bool constant_primary(struct ptx_parser *parser, int64_t *value)
 		*value = EMU_LANES;
 	else
 		return ptx_fail(parser, parser->token.line, "expected an integer, found %s",
-		                ptx_quote(&parser->token, buffer, sizeof buffer));
+				ptx_quote(&parser->token, buffer, sizeof buffer));
 	ptx_next(parser);
 	while (prefixes-- > 0)
 		*value = prefix[prefixes] == '-'   ? (int64_t)(0 - (uint64_t)*value)
-		         : prefix[prefixes] == '~' ? ~*value
-		                                   : *value;
+			 : prefix[prefixes] == '~' ? ~*value
+						   : *value;
 	return !parser->failed;
 }
 

@@ -432,7 +432,7 @@ enum emu_split_state {
 	EMU_SPLIT_BLOCKED,
 	EMU_SPLIT_PARKED,    /* at a join */
 	EMU_SPLIT_RETURNING, /* at a return, until the other lanes of the call return */
-	EMU_SPLIT_POLLING /* spins, and nothing it can see has changed */
+	EMU_SPLIT_POLLING    /* spins, and nothing it can see has changed */
 };
 
 struct emu_split {
@@ -462,7 +462,7 @@ struct emu_warp {
 	const struct emu_ins *ins;
 	uint32_t lane_mask[EMU_LANES]; /* 0 or EMU_FULL, of `lane_mask_of` */
 	uint32_t lane_mask_of;
-	uint32_t carry;                   /* CC.CF of each lane */
+	uint32_t carry;             /* CC.CF of each lane */
 	struct emu_allocation *hit; /* last allocation accessed */
 
 	struct emu_cta *cta;
@@ -643,7 +643,7 @@ static inline int emu_lowest(uint32_t mask)
 
 /* The lanes of `mask` that the instruction's guard lets through. */
 static inline uint32_t emu_active(const struct emu_warp *warp, const struct emu_ins *ins,
-                                  uint32_t mask)
+				  uint32_t mask)
 {
 	uint32_t guard;
 
@@ -724,7 +724,7 @@ void emu_lint_at(const struct emu_where *where, const char *rule, const char *fo
 	__attribute__((format(printf, 3, 4)));
 /* The position in the source that an instruction was made from; NULL, 0 when unknown. */
 void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const char **file,
-                   uint32_t *line);
+		   uint32_t *line);
 /* The name that the launch's symbol table has for a shared address; NULL if none. */
 const char *emu_symbol_name(const struct emu_grid *grid, int space, uint32_t address,
 			    uint32_t *offset);

@@ -11,7 +11,7 @@ struct window {
 
 /* The piece of memory that holds the first address: most often that of all. */
 static struct window guess_window(const struct emu_warp *warp, enum emu_space *space,
-                                  uint64_t address, enum emu_access_kind kind)
+				  uint64_t address, enum emu_access_kind kind)
 {
 	const struct emu_cta *cta = warp->cta;
 	const struct emu_allocation *hit = warp->hit;
@@ -47,7 +47,7 @@ static struct window guess_window(const struct emu_warp *warp, enum emu_space *s
 }
 
 static bool resolve_local(struct emu_warp *warp, const uint64_t *address, uint32_t mask,
-                          uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes)
+			  uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes)
 {
 	EMU_FOR_LANES(l, mask)
 	{
@@ -56,15 +56,16 @@ static bool resolve_local(struct emu_warp *warp, const uint64_t *address, uint32
 		if (size <= warp->local_bytes && offset <= warp->local_bytes - size &&
 		    !(offset & (size - 1)))
 			lanes->at[l] = warp->local + (size_t)l * warp->local_bytes + offset;
-		else if (!(lanes->at[l] = emu_mem(warp, (int)l, EMU_LOCAL, offset, size, size, kind)))
+		else if (!(lanes->at[l] =
+				   emu_mem(warp, (int)l, EMU_LOCAL, offset, size, size, kind)))
 			return false;
 	}
 	return true;
 }
 
 static bool resolve_window(struct emu_warp *warp, enum emu_space space, const uint64_t *address,
-                           uint32_t mask, uint32_t size, enum emu_access_kind kind,
-                           struct emu_lanes *lanes)
+			   uint32_t mask, uint32_t size, enum emu_access_kind kind,
+			   struct emu_lanes *lanes)
 {
 	struct window window;
 
@@ -74,7 +75,8 @@ static bool resolve_window(struct emu_warp *warp, enum emu_space space, const ui
 	{
 		uint64_t offset = address[l] - window.base;
 
-		if (size <= window.size && offset <= window.size - size && !(address[l] & (size - 1))) {
+		if (size <= window.size && offset <= window.size - size &&
+		    !(address[l] & (size - 1))) {
 			lanes->at[l] = window.host + offset;
 			continue;
 		}
@@ -89,7 +91,7 @@ static bool resolve_window(struct emu_warp *warp, enum emu_space space, const ui
 }
 
 bool emu_resolve(struct emu_warp *warp, const struct emu_ins *ins, int i, uint32_t mask,
-                 uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes)
+		 uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes)
 {
 	const struct emu_operand *operand = &ins->operands[i], *base = &operand->items[0];
 	uint64_t displacement = (uint64_t)operand->value, address[EMU_LANES];
@@ -151,7 +153,22 @@ void emu_count_bytes(struct emu_warp *warp, enum emu_space space, uint64_t bytes
 		break;                                                                             \
 	}
 
-enum load_shape { L8, L8_64, S8, S8_32, S8_64, L16, L16_64, S16_32, S16_64, L32, L32_64, S32_64, L64, L128 };
+enum load_shape {
+	L8,
+	L8_64,
+	S8,
+	S8_32,
+	S8_64,
+	L16,
+	L16_64,
+	S16_32,
+	S16_64,
+	L32,
+	L32_64,
+	S32_64,
+	L64,
+	L128
+};
 
 /* How an element of `type` arrives in a register of `bits`: sign or zero extended. */
 static enum load_shape load_shape(enum emu_type type, int bits)
@@ -183,7 +200,7 @@ static uint32_t narrow_sign(uint8_t byte, int bits)
 }
 
 static void load_element(struct emu_warp *warp, enum emu_type type, const struct emu_operand *item,
-                         uint32_t offset, uint32_t mask, const struct emu_lanes *lanes)
+			 uint32_t offset, uint32_t mask, const struct emu_lanes *lanes)
 {
 	if (item->kind != EMU_O_REGISTER)
 		return;
@@ -239,9 +256,9 @@ static enum emu_step load(struct emu_warp *warp, const struct emu_ins *ins, uint
 		return EMU_STOPPED;
 	for (uint32_t i = 0; i < ins->count; i++)
 		load_element(warp, (enum emu_type)ins->type, emu_item(&ins->operands[0], (int)i),
-		             i * size, mask, &lanes);
+			     i * size, mask, &lanes);
 	emu_count_bytes(warp, lanes.space,
-	                (uint64_t)size * ins->count * (uint32_t)__builtin_popcount(mask), false);
+			(uint64_t)size * ins->count * (uint32_t)__builtin_popcount(mask), false);
 	return EMU_NEXT;
 }
 
@@ -259,7 +276,7 @@ static enum emu_step load(struct emu_warp *warp, const struct emu_ins *ins, uint
 	}
 
 static void store_element(struct emu_warp *warp, int bits, const struct emu_operand *item,
-                          uint32_t offset, uint32_t mask, const struct emu_lanes *lanes)
+			  uint32_t offset, uint32_t mask, const struct emu_lanes *lanes)
 {
 	bool wide = item->kind == EMU_O_REGISTER && item->bits == 64;
 
@@ -295,9 +312,9 @@ static enum emu_step store(struct emu_warp *warp, const struct emu_ins *ins, uin
 		return EMU_STOPPED;
 	for (uint32_t i = 0; i < ins->count; i++)
 		store_element(warp, emu_types[ins->type].bits, emu_item(&ins->operands[1], (int)i),
-		              i * size, mask, &lanes);
+			      i * size, mask, &lanes);
 	emu_count_bytes(warp, lanes.space,
-	                (uint64_t)size * ins->count * (uint32_t)__builtin_popcount(mask), true);
+			(uint64_t)size * ins->count * (uint32_t)__builtin_popcount(mask), true);
 	if (lanes.space != EMU_LOCAL)
 		emu_changed(warp->worker);
 	return EMU_NEXT;
@@ -318,9 +335,8 @@ enum emu_space emu_access_space(struct emu_decode *decode, int address)
 
 		if (space == EMU_PARAM || space == EMU_PARAM_FUNCTION)
 			return declared;
-		if (space == EMU_GENERIC &&
-		    (declared == EMU_GLOBAL || declared == EMU_CONST || declared == EMU_SHARED ||
-		     declared == EMU_LOCAL))
+		if (space == EMU_GENERIC && (declared == EMU_GLOBAL || declared == EMU_CONST ||
+					     declared == EMU_SHARED || declared == EMU_LOCAL))
 			return declared;
 	}
 	return space;
@@ -338,8 +354,9 @@ static bool want_elements(struct emu_decode *decode, int i, int count, int bits,
 
 		if (item->kind == EMU_O_REGISTER) {
 			if (item->bits < bits || (bits == 128) != (item->bits == 128))
-				return emu_reject(decode, "a register of %d bits for an element of %d",
-				                  item->bits, bits);
+				return emu_reject(decode,
+						  "a register of %d bits for an element of %d",
+						  item->bits, bits);
 		} else if (!(written && item->kind == EMU_O_SINK) && written) {
 			return emu_reject(decode, "operand %d is no register", i + 1);
 		}
@@ -375,7 +392,8 @@ static bool decode_access(struct emu_decode *decode, bool stores)
 	if (bits < 8 || bits > 128 || bits & 7)
 		return emu_reject(decode, "needs a type of 8 to 128 bits");
 	if (bits * ins->count > 256 || (bits * ins->count > 128 && decode->module->sm < 100))
-		return emu_reject(decode, "%d bits are more than one access moves", bits * ins->count);
+		return emu_reject(decode, "%d bits are more than one access moves",
+				  bits * ins->count);
 	if (constant && stores)
 		return emu_reject(decode, "'.nc' goes with loads");
 	if (stores && (ins->space == EMU_CONST || ins->space == EMU_PARAM))

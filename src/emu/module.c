@@ -33,8 +33,9 @@ static bool target(struct ptx_parser *parser)
 
 	if (name.kind != PTX_WORD || name.length < 5 || name.length >= sizeof module->target ||
 	    memcmp(name.text, "sm_", 3))
-		return ptx_fail(parser, name.line, ".target needs a device such as sm_90a, found %s",
-		                ptx_quote(&name, buffer, sizeof buffer));
+		return ptx_fail(parser, name.line,
+				".target needs a device such as sm_90a, found %s",
+				ptx_quote(&name, buffer, sizeof buffer));
 	memcpy(module->target, name.text, name.length);
 	module->sm = atoi(module->target + 3);
 	char last = module->target[name.length - 1];
@@ -54,7 +55,8 @@ static bool file(struct ptx_parser *parser)
 	if (!ptx_constant(parser, &number))
 		return false;
 	if (number < 0 || number >= MAX_FILES || parser->token.kind != PTX_STRING)
-		return ptx_fail(parser, parser->token.line, ".file needs a small number and a name");
+		return ptx_fail(parser, parser->token.line,
+				".file needs a small number and a name");
 	if (number >= module->file_count) {
 		size_t count = (size_t)number + 16;
 		const char **files = ptx_keep(parser, count * sizeof *files);
@@ -118,7 +120,7 @@ static bool statement(struct ptx_parser *parser)
 
 		return ptx_constant(parser, &size) &&
 		       (size == 64 ||
-		        ptx_fail(parser, parser->token.line, "only .address_size 64 is supported"));
+			ptx_fail(parser, parser->token.line, "only .address_size 64 is supported"));
 	}
 	if (ptx_accept(parser, ".file"))
 		return file(parser);
@@ -146,7 +148,7 @@ static bool statement(struct ptx_parser *parser)
 	if (ptx_accept(parser, ".shared"))
 		return ptx_variables(parser, EMU_SHARED, external);
 	return ptx_fail(parser, parser->token.line, "unknown statement %s",
-	                ptx_quote(&parser->token, buffer, sizeof buffer));
+			ptx_quote(&parser->token, buffer, sizeof buffer));
 }
 
 /* ---- shared memory ---------------------------------------------------------- */
@@ -233,8 +235,10 @@ static bool index_functions(struct ptx_parser *parser)
 	struct emu_module *module = parser->module;
 	int kernel = 0;
 
-	module->by_index = ptx_keep(parser, (size_t)(module->function_count + 1) * sizeof *module->by_index);
-	module->kernels = ptx_keep(parser, (size_t)(module->function_count + 1) * sizeof *module->kernels);
+	module->by_index =
+		ptx_keep(parser, (size_t)(module->function_count + 1) * sizeof *module->by_index);
+	module->kernels =
+		ptx_keep(parser, (size_t)(module->function_count + 1) * sizeof *module->kernels);
 	if (!module->by_index || !module->kernels)
 		return false;
 	for (struct emu_function *f = module->functions; f; f = f->next)
@@ -276,7 +280,7 @@ static bool finish(struct ptx_parser *parser)
 }
 
 struct emu_module *emu_module_load(struct emu *emu, const char *ptx, size_t length,
-                                   struct emu_error *error)
+				   struct emu_error *error)
 {
 	struct ptx_parser *parser = calloc(1, sizeof *parser);
 	struct emu_module *module = calloc(1, sizeof *module);
@@ -303,7 +307,8 @@ struct emu_module *emu_module_load(struct emu *emu, const char *ptx, size_t leng
 	}
 	if (!fine) {
 		if (!error->text[0])
-			snprintf(error->text, sizeof error->text, "out of memory while loading PTX");
+			snprintf(error->text, sizeof error->text,
+				 "out of memory while loading PTX");
 		emu_module_free(module);
 		module = NULL;
 	}

@@ -39,8 +39,7 @@ static enum emu_step move128(struct emu_warp *warp, const struct emu_ins *ins, u
 	return EMU_NEXT;
 }
 
-static enum emu_step move_predicate(struct emu_warp *warp, const struct emu_ins *ins,
-                                    uint32_t mask)
+static enum emu_step move_predicate(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	emu_set_predicate(warp, &ins->operands[0], mask, emu_predicate(warp, &ins->operands[1]));
 	return EMU_NEXT;
@@ -68,7 +67,7 @@ static enum emu_step pack_64(struct emu_warp *warp, const struct emu_ins *ins, u
 }
 
 static struct emu_u128 wide_value(const struct emu_warp *warp, const struct emu_operand *operand,
-                                  int lane)
+				  int lane)
 {
 	if (operand->kind == EMU_O_REGISTER && operand->bits == 128)
 		return emu_row128(warp, operand->ref)[lane];
@@ -76,7 +75,7 @@ static struct emu_u128 wide_value(const struct emu_warp *warp, const struct emu_
 }
 
 static void set_wide(struct emu_warp *warp, const struct emu_operand *operand, int lane,
-                     struct emu_u128 value)
+		     struct emu_u128 value)
 {
 	if (operand->kind == EMU_O_REGISTER && operand->bits == 128)
 		emu_row128(warp, operand->ref)[lane] = value;
@@ -107,7 +106,7 @@ static enum emu_step repack(struct emu_warp *warp, const struct emu_ins *ins, ui
 			if (count > 1 && bits < 64)
 				part &= (1ull << bits) - 1;
 			set_wide(warp, emu_item(to, (int)i), (int)l,
-			         (struct emu_u128){(uint64_t)part, (uint64_t)(part >> 64)});
+				 (struct emu_u128){(uint64_t)part, (uint64_t)(part >> 64)});
 		}
 	}
 	return EMU_NEXT;
@@ -124,7 +123,7 @@ static bool decode_repack(struct emu_decode *decode, int bits)
 		return emu_reject(decode, "moves between a vector and a register");
 	if (vector->count != 1 && vector->count != 2 && vector->count != 4 && vector->count != 8)
 		return emu_reject(decode, "a vector here has 1, 2, 4 or 8 elements, not %u",
-		                  vector->count);
+				  vector->count);
 	part = bits / (int)vector->count;
 	if (part < 8)
 		return emu_reject(decode, "elements are narrower than 8 bits");
@@ -284,9 +283,8 @@ static enum emu_step mapa(struct emu_warp *warp, const struct emu_ins *ins, uint
 		if (!emu_shared_address(warp, (int)l, (enum emu_space)ins->space, &address))
 			return EMU_STOPPED;
 		if (rank >= (uint32_t)warp->cta->cluster->cta_count)
-			return emu_fault(warp, (int)l, "cluster-rank",
-			                 "CTA %u of a cluster of %d", rank,
-			                 warp->cta->cluster->cta_count);
+			return emu_fault(warp, (int)l, "cluster-rank", "CTA %u of a cluster of %d",
+					 rank, warp->cta->cluster->cta_count);
 		address = (address & EMU_SHARED_MASK) | (uint64_t)rank << EMU_SHARED_RANK;
 		if (generic)
 			address |= EMU_WINDOW_SHARED;
@@ -347,7 +345,7 @@ static enum emu_step alloca_bytes(struct emu_warp *warp, const struct emu_ins *i
 	}
 	if (most > 1u << 20 || !emu_local_grow(warp, (uint32_t)(start + ((most + 15) & ~15ull))))
 		return emu_fault(warp, -1, "stack-overflow", "%llu bytes do not fit local memory",
-		                 (unsigned long long)most);
+				 (unsigned long long)most);
 	frame->local_top = (uint32_t)(start + ((most + 15) & ~15ull));
 	EMU_FOR_LANES(l, mask)
 	{
@@ -396,8 +394,8 @@ static enum emu_step stackrestore(struct emu_warp *warp, const struct emu_ins *i
 
 	if (top < frame->local_base + frame->function->frame_bytes || top > frame->local_top)
 		return emu_fault(warp, emu_lowest(mask), "stack-overflow",
-		                 "0x%llx is no saved stack pointer of this function",
-		                 (unsigned long long)top);
+				 "0x%llx is no saved stack pointer of this function",
+				 (unsigned long long)top);
 	frame->local_top = (uint32_t)top;
 	return EMU_NEXT;
 }

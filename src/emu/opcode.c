@@ -26,7 +26,7 @@ struct opcode_index {
 static int by_name(const void *a, const void *b)
 {
 	return strcmp((*(const struct emu_opcode *const *)a)->name,
-	              (*(const struct emu_opcode *const *)b)->name);
+		      (*(const struct emu_opcode *const *)b)->name);
 }
 
 static void build_index(struct opcode_index *index)
@@ -57,7 +57,7 @@ static const struct emu_opcode *find_exact(const struct opcode_index *index, con
 
 /* The longest row name made of leading components of the mnemonic. */
 static const struct emu_opcode *find_opcode(const struct opcode_index *index, const char *mnemonic,
-                                            size_t *length)
+					    size_t *length)
 {
 	char name[256];
 	size_t used = strlen(mnemonic);
@@ -90,7 +90,7 @@ bool emu_reject(struct emu_decode *decode, const char *format, ...)
 		return false;
 	error->line = (int)decode->ins->line;
 	used = snprintf(error->text, sizeof error->text, "PTX line %u: %s: ", decode->ins->line,
-	                decode->ins->mnemonic);
+			decode->ins->mnemonic);
 	va_start(arguments, format);
 	vsnprintf(error->text + used, sizeof error->text - (size_t)used, format, arguments);
 	va_end(arguments);
@@ -115,8 +115,8 @@ int emu_take_one(struct emu_decode *decode, const char *const *names)
 		if (!emu_take(decode, names[i]))
 			continue;
 		if (found >= 0) {
-			emu_reject(decode, "modifiers '.%s' and '.%s' exclude each other", names[found],
-			           names[i]);
+			emu_reject(decode, "modifiers '.%s' and '.%s' exclude each other",
+				   names[found], names[i]);
 			return -2;
 		}
 		found = i;
@@ -181,10 +181,24 @@ enum emu_space emu_take_space(struct emu_decode *decode, enum emu_space otherwis
 
 bool emu_take_cache(struct emu_decode *decode)
 {
-	static const char *const hints[] = {
-		"ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_normal", "L1::evict_unchanged",
-		"L1::evict_first", "L1::evict_last", "L1::no_allocate", "L2::evict_normal",
-		"L2::evict_first", "L2::evict_last", "L2::64B", "L2::128B", "L2::256B"};
+	static const char *const hints[] = {"ca",
+					    "cg",
+					    "cs",
+					    "lu",
+					    "cv",
+					    "wb",
+					    "wt",
+					    "L1::evict_normal",
+					    "L1::evict_unchanged",
+					    "L1::evict_first",
+					    "L1::evict_last",
+					    "L1::no_allocate",
+					    "L2::evict_normal",
+					    "L2::evict_first",
+					    "L2::evict_last",
+					    "L2::64B",
+					    "L2::128B",
+					    "L2::256B"};
 
 	for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
 		emu_take(decode, hints[i]);
@@ -193,9 +207,9 @@ bool emu_take_cache(struct emu_decode *decode)
 
 void emu_take_semantics(struct emu_decode *decode)
 {
-	static const char *const words[] = {"weak",     "relaxed",  "acquire", "release", "acq_rel",
-	                                    "sc",       "volatile", "mmio",    "cta",     "cluster",
-	                                    "gpu",      "sys"};
+	static const char *const words[] = {"weak",    "relaxed", "acquire",  "release",
+					    "acq_rel", "sc",      "volatile", "mmio",
+					    "cta",     "cluster", "gpu",      "sys"};
 
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		emu_take(decode, words[i]);
@@ -208,17 +222,18 @@ bool emu_want_operands(struct emu_decode *decode, int least, int most)
 	if (count >= least && count <= most)
 		return true;
 	if (least == most)
-		return emu_reject(decode, "takes %d operand%s, not %d", least, least == 1 ? "" : "s",
-		                  count);
+		return emu_reject(decode, "takes %d operand%s, not %d", least,
+				  least == 1 ? "" : "s", count);
 	return emu_reject(decode, "takes %d to %d operands, not %d", least, most, count);
 }
 
 static const char *kind_name(const struct emu_operand *operand)
 {
-	static const char *const names[] = {
-		"nothing", "'_'", "a register", "a predicate", "an integer", "a floating point number",
-		"a variable", "a function", "a special register", "a vector", "a pair", "an address",
-		"a list", "a label", "a table"};
+	static const char *const names[] = {"nothing",     "'_'",        "a register",
+					    "a predicate", "an integer", "a floating point number",
+					    "a variable",  "a function", "a special register",
+					    "a vector",    "a pair",     "an address",
+					    "a list",      "a label",    "a table"};
 
 	return names[operand->kind];
 }
@@ -234,7 +249,7 @@ static struct emu_operand *operand_at(struct emu_decode *decode, int i)
 
 /* A row of the constant bank that holds `bits` in every lane. */
 static bool constant_row(struct emu_decode *decode, struct emu_operand *operand, uint64_t bits,
-                         bool wide)
+			 bool wide)
 {
 	struct emu_function *function = decode->function;
 	uint32_t size = EMU_ROW_BYTES * (wide ? 2 : 1);
@@ -248,8 +263,8 @@ static bool constant_row(struct emu_decode *decode, struct emu_operand *operand,
 		}
 	if (at + size > function->constant_room) {
 		uint32_t room = function->constant_room ? function->constant_room * 2 : 4096;
-		uint8_t *rows = room > (256u << 20) ? NULL
-		                                    : emu_arena_alloc(&decode->module->arena, room);
+		uint8_t *rows =
+			room > (256u << 20) ? NULL : emu_arena_alloc(&decode->module->arena, room);
 
 		if (!rows)
 			return emu_reject(decode, "too many constants in the function");
@@ -293,15 +308,15 @@ static uint64_t float_bits(const struct emu_operand *operand, int bits)
 }
 
 static bool want_row(struct emu_decode *decode, struct emu_operand *operand, int i, int bits,
-                     bool constant)
+		     bool constant)
 {
 	uint64_t mask = bits >= 64 ? UINT64_MAX : (1ull << bits) - 1;
 
 	if (operand->kind == EMU_O_REGISTER) {
 		if (operand->bits == bits)
 			return true;
-		return emu_reject(decode, "operand %d is a register of %d bits; %d are needed", i + 1,
-		                  operand->bits, bits);
+		return emu_reject(decode, "operand %d is a register of %d bits; %d are needed",
+				  i + 1, operand->bits, bits);
 	}
 	if (constant && operand->kind == EMU_O_IMMEDIATE && bits <= 64)
 		return constant_row(decode, operand, (uint64_t)operand->value & mask, bits == 64);
@@ -314,9 +329,9 @@ static bool want_row(struct emu_decode *decode, struct emu_operand *operand, int
 		return true;
 	}
 	return emu_reject(decode, "operand %d is %s%s; a %d-bit register%s is needed", i + 1,
-	                  kind_name(operand),
-	                  operand->kind == EMU_O_SPECIAL ? " of another size" : "", bits,
-	                  constant ? " or a constant" : "");
+			  kind_name(operand),
+			  operand->kind == EMU_O_SPECIAL ? " of another size" : "", bits,
+			  constant ? " or a constant" : "");
 }
 
 bool emu_want_value(struct emu_decode *decode, int i, int bits)
@@ -345,7 +360,7 @@ bool emu_want_predicate(struct emu_decode *decode, int i)
 	if (!written && operand->kind == EMU_O_IMMEDIATE)
 		return true;
 	return emu_reject(decode, "operand %d is %s; a predicate register is needed", i + 1,
-	                  kind_name(operand));
+			  kind_name(operand));
 }
 
 bool emu_want_address(struct emu_decode *decode, int i)
@@ -356,11 +371,11 @@ bool emu_want_address(struct emu_decode *decode, int i)
 		return false;
 	if (operand->kind != EMU_O_ADDRESS)
 		return emu_reject(decode, "operand %d is %s; an address in [ ] is needed", i + 1,
-		                  kind_name(operand));
+				  kind_name(operand));
 	if (operand->items[0].kind == EMU_O_REGISTER && operand->items[0].bits != 32 &&
 	    operand->items[0].bits != 64)
 		return emu_reject(decode, "an address register has 32 or 64 bits, not %d",
-		                  operand->items[0].bits);
+				  operand->items[0].bits);
 	return true;
 }
 
@@ -373,13 +388,13 @@ bool emu_want_vector(struct emu_decode *decode, int i, int count, int bits)
 		return false;
 	if (operand->kind != EMU_O_VECTOR) {
 		if (count > 1)
-			return emu_reject(decode, "operand %d is %s; a vector of %d is needed", i + 1,
-			                  kind_name(operand), count);
+			return emu_reject(decode, "operand %d is %s; a vector of %d is needed",
+					  i + 1, kind_name(operand), count);
 		return want_row(decode, operand, i, bits, !written);
 	}
 	if (count && operand->count != (uint32_t)count)
 		return emu_reject(decode, "operand %d has %u elements; %d are needed", i + 1,
-		                  operand->count, count);
+				  operand->count, count);
 	for (uint32_t k = 0; k < operand->count; k++) {
 		struct emu_operand *item = &operand->items[k];
 
@@ -399,10 +414,10 @@ bool emu_want_immediate(struct emu_decode *decode, int i, int64_t least, int64_t
 		return false;
 	if (operand->kind != EMU_O_IMMEDIATE)
 		return emu_reject(decode, "operand %d is %s; an integer constant is needed", i + 1,
-		                  kind_name(operand));
+				  kind_name(operand));
 	if (operand->value < least || operand->value > most)
 		return emu_reject(decode, "operand %d is %lld; %lld to %lld is possible", i + 1,
-		                  (long long)operand->value, (long long)least, (long long)most);
+				  (long long)operand->value, (long long)least, (long long)most);
 	return true;
 }
 
@@ -425,7 +440,8 @@ static bool split_modifiers(struct emu_decode *decode, const char *mnemonic, siz
 	memset(decode->taken, 0, sizeof decode->taken);
 	if (!mnemonic[skip])
 		return true;
-	rest = emu_arena_text(&decode->module->arena, mnemonic + skip + 1, strlen(mnemonic + skip + 1));
+	rest = emu_arena_text(&decode->module->arena, mnemonic + skip + 1,
+			      strlen(mnemonic + skip + 1));
 	if (!rest)
 		return emu_reject(decode, "out of memory");
 	for (char *at = rest; at;) {
@@ -448,13 +464,14 @@ static bool check_target(struct emu_decode *decode)
 	int sm = module->sm;
 
 	if ((flags & EMU_P_SM90) && sm < 90)
-		return emu_reject(decode, "needs sm_90 or later; the module is for %s", module->target);
+		return emu_reject(decode, "needs sm_90 or later; the module is for %s",
+				  module->target);
 	if ((flags & EMU_P_SM90A) && !(sm == 90 && module->sm_suffix == 'a'))
 		return emu_reject(decode, "exists on sm_90a alone; the module is for %s",
-		                  module->target);
+				  module->target);
 	if ((flags & EMU_P_SM100A) && !(sm >= 100 && sm < 120 && module->sm_suffix))
 		return emu_reject(decode, "needs sm_100a or its family; the module is for %s",
-		                  module->target);
+				  module->target);
 	return true;
 }
 
@@ -465,8 +482,8 @@ static bool decode_one(struct emu_decode *decode, const struct opcode_index *ind
 
 	decode->opcode = find_opcode(index, ins->mnemonic, &length);
 	if (!decode->opcode)
-		return emu_reject(decode, "unknown opcode '%.*s'",
-		                  (int)strcspn(ins->mnemonic, "."), ins->mnemonic);
+		return emu_reject(decode, "unknown opcode '%.*s'", (int)strcspn(ins->mnemonic, "."),
+				  ins->mnemonic);
 	if (!check_target(decode) || !split_modifiers(decode, ins->mnemonic, length))
 		return false;
 	ins->execute = decode->opcode->execute;
@@ -476,8 +493,9 @@ static bool decode_one(struct emu_decode *decode, const struct opcode_index *ind
 		return emu_reject(decode, "cannot be decoded");
 	for (int i = 0; i < decode->modifier_count; i++)
 		if (!decode->taken[i])
-			return emu_reject(decode, "modifier '.%s' is unknown to %s, or stands twice",
-			                  decode->modifiers[i], decode->opcode->name);
+			return emu_reject(decode,
+					  "modifier '.%s' is unknown to %s, or stands twice",
+					  decode->modifiers[i], decode->opcode->name);
 	if (decode->error->text[0])
 		return false;
 	if (!ins->execute)
@@ -486,7 +504,7 @@ static bool decode_one(struct emu_decode *decode, const struct opcode_index *ind
 }
 
 bool emu_decode_function(struct emu_module *module, struct emu_function *function,
-                         struct emu_error *error)
+			 struct emu_error *error)
 {
 	struct opcode_index *index = malloc(sizeof *index);
 	struct emu_decode decode = {.module = module, .function = function, .error = error};

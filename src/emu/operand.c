@@ -51,7 +51,7 @@ uint64_t emu_value(const struct emu_warp *warp, const struct emu_operand *operan
 }
 
 void emu_set_value(struct emu_warp *warp, const struct emu_operand *operand, int lane,
-                   uint64_t value)
+		   uint64_t value)
 {
 	if (operand->kind != EMU_O_REGISTER)
 		return;
@@ -62,7 +62,8 @@ void emu_set_value(struct emu_warp *warp, const struct emu_operand *operand, int
 	else if (operand->bits == 32)
 		emu_row32(warp, operand->ref)[lane] = (uint32_t)value;
 	else
-		emu_row32(warp, operand->ref)[lane] = (uint32_t)(value & ((1u << operand->bits) - 1));
+		emu_row32(warp, operand->ref)[lane] =
+			(uint32_t)(value & ((1u << operand->bits) - 1));
 }
 
 uint32_t emu_predicate(const struct emu_warp *warp, const struct emu_operand *operand)
@@ -80,7 +81,7 @@ uint32_t emu_predicate(const struct emu_warp *warp, const struct emu_operand *op
 }
 
 void emu_set_predicate(struct emu_warp *warp, const struct emu_operand *operand, uint32_t mask,
-                       uint32_t value)
+		       uint32_t value)
 {
 	if (operand->kind == EMU_O_PREDICATE) {
 		uint32_t *slot = &warp->predicates[operand->ref];

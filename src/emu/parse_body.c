@@ -13,8 +13,9 @@ static bool registers(struct ptx_parser *parser)
 	if (ptx_is(parser, ".b1"))
 		type = EMU_T_PRED;
 	if (type == EMU_T_NONE || emu_types[type].bits > 128)
-		return ptx_fail(parser, parser->token.line, "expected the type of a register, found %s",
-		                ptx_quote(&parser->token, buffer, sizeof buffer));
+		return ptx_fail(parser, parser->token.line,
+				"expected the type of a register, found %s",
+				ptx_quote(&parser->token, buffer, sizeof buffer));
 	do {
 		struct ptx_symbol *symbol;
 		struct ptx_token name;
@@ -24,16 +25,18 @@ static bool registers(struct ptx_parser *parser)
 		ptx_next(parser);
 		name = parser->token;
 		if (name.kind != PTX_WORD)
-			return ptx_fail(parser, name.line, "expected the name of a register, found %s",
-			                ptx_quote(&name, buffer, sizeof buffer));
+			return ptx_fail(parser, name.line,
+					"expected the name of a register, found %s",
+					ptx_quote(&name, buffer, sizeof buffer));
 		ptx_next(parser);
 		many = ptx_accept(parser, "<");
 		if (many && (!ptx_constant(parser, &count) || !ptx_expect(parser, ">")))
 			return false;
 		if (count < 0 || count > PTX_MAX_REGISTERS)
-			return ptx_fail(parser, name.line, "a range of %lld registers", (long long)count);
+			return ptx_fail(parser, name.line, "a range of %lld registers",
+					(long long)count);
 		symbol = ptx_declare(parser, name.text, name.length,
-		                     many ? PTX_REGISTERS : PTX_REGISTER);
+				     many ? PTX_REGISTERS : PTX_REGISTER);
 		if (!symbol)
 			return false;
 		symbol->type = type;
@@ -76,17 +79,19 @@ bool ptx_location(struct ptx_parser *parser)
 		if (!locations)
 			return false;
 		if (module->location_count)
-			memcpy(locations, module->locations, module->location_count * sizeof *locations);
+			memcpy(locations, module->locations,
+			       module->location_count * sizeof *locations);
 		module->locations = locations;
 		module->location_room = room;
 		if (!module->location_count)
 			module->location_count = 1; /* 0 means none */
 	}
 	parser->source = module->location_count;
-	module->locations[module->location_count++] = (struct emu_location){
-		.file = numbers[0] >= 0 && numbers[0] < module->file_count ? module->files[numbers[0]]
-	                                                                   : NULL,
-		.line = (uint32_t)numbers[1]};
+	module->locations[module->location_count++] =
+		(struct emu_location){.file = numbers[0] >= 0 && numbers[0] < module->file_count
+						      ? module->files[numbers[0]]
+						      : NULL,
+				      .line = (uint32_t)numbers[1]};
 	return !parser->failed;
 }
 
@@ -116,9 +121,10 @@ static bool branch_targets(struct ptx_parser *parser, const struct ptx_token *na
 	do {
 		if (parser->token.kind != PTX_WORD || count == MAX_TABLE)
 			return ptx_fail(parser, parser->token.line, "expected a label, found %s",
-			                ptx_quote(&parser->token, buffer, sizeof buffer));
+					ptx_quote(&parser->token, buffer, sizeof buffer));
 		if (count == room) {
-			struct ptx_token *grown = ptx_scratch(parser, (room ? room * 2 : 16) * sizeof *grown);
+			struct ptx_token *grown =
+				ptx_scratch(parser, (room ? room * 2 : 16) * sizeof *grown);
 
 			if (!grown)
 				return false;
@@ -210,7 +216,7 @@ static bool directive(struct ptx_parser *parser)
 		return ptx_variables(parser, EMU_SHARED, true);
 	}
 	return ptx_fail(parser, parser->token.line, "unknown directive %s",
-	                ptx_quote(&parser->token, buffer, sizeof buffer));
+			ptx_quote(&parser->token, buffer, sizeof buffer));
 }
 
 static bool finish(struct ptx_parser *parser)
@@ -250,7 +256,7 @@ bool ptx_body(struct ptx_parser *parser)
 			char buffer[80];
 
 			ptx_fail(parser, parser->token.line, "expected an instruction, found %s",
-			         ptx_quote(&parser->token, buffer, sizeof buffer));
+				 ptx_quote(&parser->token, buffer, sizeof buffer));
 		}
 	}
 	return !parser->failed;

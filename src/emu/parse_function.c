@@ -2,11 +2,11 @@
 #include "ptx.h"
 #include <stdlib.h>
 
-#define MAX_PARAMS       4096
-#define MAX_PARAM_BYTES  32764
+#define MAX_PARAMS      4096
+#define MAX_PARAM_BYTES 32764
 
 static bool parameters(struct ptx_parser *parser, struct emu_variable ***list, int *count,
-                       enum emu_space space)
+		       enum emu_space space)
 {
 	struct emu_variable **variables = NULL;
 	int room = 0;
@@ -17,12 +17,15 @@ static bool parameters(struct ptx_parser *parser, struct emu_variable ***list, i
 			return false;
 		if (!ptx_accept(parser, ".param"))
 			return ptx_fail(parser, parser->token.line,
-			                "parameters are declared with .param; .reg parameters are not supported");
+					"parameters are declared with .param; .reg parameters are "
+					"not supported");
 		if (*count == MAX_PARAMS)
-			return ptx_fail(parser, parser->token.line, "more than %d parameters", MAX_PARAMS);
+			return ptx_fail(parser, parser->token.line, "more than %d parameters",
+					MAX_PARAMS);
 		if (*count == room) {
 			room = room ? room * 2 : 8;
-			struct emu_variable **grown = ptx_keep(parser, (size_t)room * sizeof *grown);
+			struct emu_variable **grown =
+				ptx_keep(parser, (size_t)room * sizeof *grown);
 
 			if (!grown)
 				return false;
@@ -41,7 +44,7 @@ static bool parameters(struct ptx_parser *parser, struct emu_variable ***list, i
 
 /* Offsets of parameters: one behind the other, each aligned. */
 static bool layout(struct ptx_parser *parser, struct emu_variable **list, int count, uint64_t *at,
-                   uint64_t limit)
+		   uint64_t limit)
 {
 	for (int i = 0; i < count; i++) {
 		uint64_t align = list[i]->align ? list[i]->align : 1;
@@ -51,7 +54,8 @@ static bool layout(struct ptx_parser *parser, struct emu_variable **list, int co
 		*at += list[i]->size;
 		if (*at > limit)
 			return ptx_fail(parser, parser->token.line,
-			                "parameters take more than %llu bytes", (unsigned long long)limit);
+					"parameters take more than %llu bytes",
+					(unsigned long long)limit);
 	}
 	return true;
 }
@@ -66,7 +70,8 @@ static bool three_numbers(struct ptx_parser *parser, uint32_t out[3])
 		if (!ptx_constant(parser, &number))
 			return false;
 		if (number < 1 || number > INT32_MAX)
-			return ptx_fail(parser, parser->token.line, "a size of %lld", (long long)number);
+			return ptx_fail(parser, parser->token.line, "a size of %lld",
+					(long long)number);
 		out[i] = (uint32_t)number;
 		if (i == 2 || !ptx_accept(parser, ","))
 			break;
@@ -101,8 +106,9 @@ static bool performance(struct ptx_parser *parser, struct emu_function *function
 			if (!ptx_constant(parser, &number))
 				return false;
 			if (number < 1 || number > 256)
-				return ptx_fail(parser, parser->token.line, ".maxnreg is 1 to 256, not %lld",
-				                (long long)number);
+				return ptx_fail(parser, parser->token.line,
+						".maxnreg is 1 to 256, not %lld",
+						(long long)number);
 			function->max_registers = (uint32_t)number;
 			continue;
 		}
@@ -115,7 +121,8 @@ static bool performance(struct ptx_parser *parser, struct emu_function *function
 		if (known || ptx_accept(parser, ".explicitcluster") ||
 		    ptx_accept(parser, ".blocksareclusters") || ptx_accept(parser, ".noreturn"))
 			continue;
-		if (ptx_accept(parser, ".abi_preserve") || ptx_accept(parser, ".abi_preserve_control")) {
+		if (ptx_accept(parser, ".abi_preserve") ||
+		    ptx_accept(parser, ".abi_preserve_control")) {
 			if (!ptx_constant(parser, &number))
 				return false;
 			continue;
@@ -134,7 +141,7 @@ static bool performance(struct ptx_parser *parser, struct emu_function *function
 }
 
 static struct emu_function *get_function(struct ptx_parser *parser, const struct ptx_token *name,
-                                         bool entry)
+					 bool entry)
 {
 	struct emu_module *module = parser->module;
 	uint32_t index;
@@ -171,9 +178,9 @@ static bool describe_params(struct ptx_parser *parser, struct emu_function *func
 		const struct emu_variable *variable = function->params[i];
 
 		infos[i] = (struct emu_param_info){.size = (uint32_t)variable->size,
-		                                   .align = variable->align,
-		                                   .type = emu_types[variable->type].text,
-		                                   .pointer = variable->pointer};
+						   .align = variable->align,
+						   .type = emu_types[variable->type].text,
+						   .pointer = variable->pointer};
 	}
 	function->info.name = function->name;
 	function->info.param_count = function->param_count;
@@ -205,7 +212,7 @@ static bool signature(struct ptx_parser *parser, bool entry, struct emu_function
 	name = parser->token;
 	if (name.kind != PTX_WORD)
 		return ptx_fail(parser, name.line, "expected the name of a function, found %s",
-		                ptx_quote(&name, buffer, sizeof buffer));
+				ptx_quote(&name, buffer, sizeof buffer));
 	function = get_function(parser, &name, entry);
 	if (!function)
 		return false;
@@ -242,7 +249,8 @@ bool ptx_function(struct ptx_parser *parser, bool entry, bool external)
 		return false;
 	if (ptx_is(parser, "{")) {
 		if (function->defined)
-			return ptx_fail(parser, parser->token.line, "'%s' is defined twice", function->name);
+			return ptx_fail(parser, parser->token.line, "'%s' is defined twice",
+					function->name);
 		function->defined = true;
 		parser->function = function;
 		parser->register_room = 0;

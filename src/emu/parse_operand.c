@@ -75,7 +75,7 @@ static bool number_operand(struct ptx_parser *parser, struct emu_operand *operan
 		operand->kind = EMU_O_FLOAT;
 		operand->type = wide ? EMU_T_F64 : EMU_T_F32;
 		operand->value = (int64_t)(parser->token.value ^
-		                           (negative ? wide ? 1ull << 63 : 1ull << 31 : 0));
+					   (negative ? wide ? 1ull << 63 : 1ull << 31 : 0));
 		ptx_next(parser);
 		return !parser->failed;
 	}
@@ -94,8 +94,8 @@ static bool item_list(struct ptx_parser *parser, const char *close, struct emu_o
 	parser->depth++;
 	while (!ptx_is(parser, close)) {
 		if (count == PTX_MAX_VECTOR)
-			return ptx_fail(parser, parser->token.line, "more than %d items in an operand",
-			                PTX_MAX_VECTOR);
+			return ptx_fail(parser, parser->token.line,
+					"more than %d items in an operand", PTX_MAX_VECTOR);
 		if (count && !ptx_expect(parser, ","))
 			return false;
 		if (count == room) {
@@ -133,7 +133,8 @@ static bool address_operand(struct ptx_parser *parser, struct emu_operand *opera
 		return false;
 	if (!list.count)
 		return ptx_fail(parser, parser->token.line, "an address needs a base");
-	*operand = (struct emu_operand){.kind = EMU_O_ADDRESS, .items = list.items, .count = list.count};
+	*operand = (struct emu_operand){
+		.kind = EMU_O_ADDRESS, .items = list.items, .count = list.count};
 	base = &operand->items[0];
 	if (base->kind == EMU_O_IMMEDIATE) {
 		operand->value = base->value;
@@ -144,7 +145,7 @@ static bool address_operand(struct ptx_parser *parser, struct emu_operand *opera
 		base->value = 0;
 	} else {
 		return ptx_fail(parser, parser->token.line,
-		                "an address starts with a register, a variable or a number");
+				"an address starts with a register, a variable or a number");
 	}
 	return true;
 }
@@ -170,7 +171,8 @@ static bool primary_operand(struct ptx_parser *parser, struct emu_operand *opera
 	if (ptx_accept(parser, "!")) {
 		if (parser->token.kind != PTX_WORD || !name_operand(parser, operand) ||
 		    operand->kind != EMU_O_PREDICATE)
-			return ptx_fail(parser, parser->token.line, "'!' stands before a predicate register");
+			return ptx_fail(parser, parser->token.line,
+					"'!' stands before a predicate register");
 		operand->negated = true;
 		return true;
 	}
@@ -181,7 +183,7 @@ static bool primary_operand(struct ptx_parser *parser, struct emu_operand *opera
 	    ptx_is(parser, "+"))
 		return number_operand(parser, operand);
 	return ptx_fail(parser, parser->token.line, "expected an operand, found %s",
-	                ptx_quote(&parser->token, buffer, sizeof buffer));
+			ptx_quote(&parser->token, buffer, sizeof buffer));
 }
 
 bool ptx_operand(struct ptx_parser *parser, struct emu_operand *operand)
@@ -209,7 +211,7 @@ struct emu_ins *ptx_emit(struct ptx_parser *parser)
 
 	if (function->ins_count >= PTX_MAX_INSTRUCTIONS) {
 		ptx_fail(parser, parser->token.line, "more than %u instructions in a function",
-		         PTX_MAX_INSTRUCTIONS);
+			 PTX_MAX_INSTRUCTIONS);
 		return NULL;
 	}
 	if (function->ins_count == function->ins_room) {
@@ -259,9 +261,9 @@ static bool materialize(struct ptx_parser *parser, struct emu_operand *operand, 
 	if (parser->failed || !move || !operands)
 		return false;
 	operands[0] = (struct emu_operand){.kind = EMU_O_REGISTER,
-	                                   .type = (uint8_t)type,
-	                                   .bits = emu_types[type].bits,
-	                                   .reg = reg};
+					   .type = (uint8_t)type,
+					   .bits = emu_types[type].bits,
+					   .reg = reg};
 	operands[1] = *operand;
 	*operand = operands[0];
 	move->mnemonic = moves[bits == 64];
@@ -279,7 +281,7 @@ static bool starts(const struct ptx_token *token, const char *opcode)
 }
 
 static bool materialize_all(struct ptx_parser *parser, const struct ptx_token *mnemonic,
-                            struct emu_operand *operands, int count)
+			    struct emu_operand *operands, int count)
 {
 	int bits = 64;
 
@@ -300,7 +302,7 @@ static bool guard(struct ptx_parser *parser, struct emu_operand *predicate)
 		return true;
 	return ptx_operand(parser, predicate) &&
 	       (predicate->kind == EMU_O_PREDICATE ||
-	        ptx_fail(parser, parser->token.line, "a guard is a predicate register"));
+		ptx_fail(parser, parser->token.line, "a guard is a predicate register"));
 }
 
 bool ptx_instruction(struct ptx_parser *parser)
@@ -315,12 +317,13 @@ bool ptx_instruction(struct ptx_parser *parser)
 	mnemonic = parser->token;
 	if (mnemonic.kind != PTX_WORD || mnemonic.length > 250)
 		return ptx_fail(parser, mnemonic.line, "expected an instruction, found %s",
-		                ptx_quote(&mnemonic, buffer, sizeof buffer));
+				ptx_quote(&mnemonic, buffer, sizeof buffer));
 	ptx_next(parser);
 	parser->references_before = parser->references;
 	while (!ptx_is(parser, ";")) {
 		if (count == MAX_OPERANDS)
-			return ptx_fail(parser, mnemonic.line, "more than %d operands", MAX_OPERANDS);
+			return ptx_fail(parser, mnemonic.line, "more than %d operands",
+					MAX_OPERANDS);
 		if (count && !ptx_expect(parser, ","))
 			return false;
 		operands[count] = (struct emu_operand){0};
@@ -333,7 +336,8 @@ bool ptx_instruction(struct ptx_parser *parser)
 	if (!kept || !materialize_all(parser, &mnemonic, operands, count))
 		return false;
 	memcpy(kept, operands, (size_t)count * sizeof *kept);
-	for (struct ptx_reference *r = parser->references; r != parser->references_before; r = r->next)
+	for (struct ptx_reference *r = parser->references; r != parser->references_before;
+	     r = r->next)
 		if (r->operand >= operands && r->operand < operands + count)
 			r->operand = kept + (r->operand - operands);
 

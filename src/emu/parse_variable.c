@@ -23,17 +23,18 @@ static bool attributes(struct ptx_parser *parser, struct declaration *declaratio
 			if (!ptx_constant(parser, &number))
 				return false;
 			if (number < 1 || number > 4096 || (number & (number - 1)))
-				return ptx_fail(parser, parser->token.line,
-				                "an alignment is a power of two up to 4096, not %lld",
-				                (long long)number);
+				return ptx_fail(
+					parser, parser->token.line,
+					"an alignment is a power of two up to 4096, not %lld",
+					(long long)number);
 			if (!variable->pointer)
 				variable->align = (uint32_t)number;
 		} else if (ptx_accept(parser, ".ptr")) {
 			variable->pointer = true;
 		} else if (variable->pointer &&
-		           (ptx_accept(parser, ".global") || ptx_accept(parser, ".shared") ||
-		            ptx_accept(parser, ".const") || ptx_accept(parser, ".local") ||
-		            ptx_accept(parser, ".param"))) {
+			   (ptx_accept(parser, ".global") || ptx_accept(parser, ".shared") ||
+			    ptx_accept(parser, ".const") || ptx_accept(parser, ".local") ||
+			    ptx_accept(parser, ".param"))) {
 			continue;
 		} else if (ptx_accept(parser, ".attribute")) {
 			while (!ptx_is(parser, ")") && parser->token.kind != PTX_END)
@@ -47,10 +48,11 @@ static bool attributes(struct ptx_parser *parser, struct declaration *declaratio
 		} else if (parser->token.kind == PTX_DIRECTIVE) {
 			declaration->type =
 				emu_type_named(parser->token.text + 1, parser->token.length - 1);
-			if (declaration->type == EMU_T_NONE || emu_types[declaration->type].bits < 8)
+			if (declaration->type == EMU_T_NONE ||
+			    emu_types[declaration->type].bits < 8)
 				return ptx_fail(parser, parser->token.line,
-				                "expected the type of a variable, found %s",
-				                ptx_quote(&parser->token, buffer, sizeof buffer));
+						"expected the type of a variable, found %s",
+						ptx_quote(&parser->token, buffer, sizeof buffer));
 			ptx_next(parser);
 		} else {
 			break;
@@ -79,7 +81,8 @@ static bool dimensions(struct ptx_parser *parser, struct declaration *declaratio
 		else if (!ptx_constant(parser, &count))
 			return false;
 		if (count < 0 || (count && size > MAX_SIZE / (uint64_t)count))
-			return ptx_fail(parser, parser->token.line, "a variable is larger than 64 GiB");
+			return ptx_fail(parser, parser->token.line,
+					"a variable is larger than 64 GiB");
 		if (declaration->sized) {
 			size *= (uint64_t)count;
 			declaration->elements *= (uint64_t)count;
@@ -101,7 +104,8 @@ struct data {
 static bool put(struct ptx_parser *parser, struct data *data, uint64_t value)
 {
 	if (data->at + data->width > data->size)
-		return ptx_fail(parser, parser->token.line, "more initial values than the variable holds");
+		return ptx_fail(parser, parser->token.line,
+				"more initial values than the variable holds");
 	if (data->bytes)
 		memcpy(data->bytes + data->at, &value, data->width > 8 ? 8 : data->width);
 	data->at += data->width;
@@ -124,9 +128,10 @@ static bool symbol_value(struct ptx_parser *parser, uint64_t *value)
 	else {
 		char buffer[80];
 
-		return ptx_fail(parser, parser->token.line,
-		                "an initial value is a number, a global variable or a function, not %s",
-		                ptx_quote(&parser->token, buffer, sizeof buffer));
+		return ptx_fail(
+			parser, parser->token.line,
+			"an initial value is a number, a global variable or a function, not %s",
+			ptx_quote(&parser->token, buffer, sizeof buffer));
 	}
 	ptx_next(parser);
 	if (generic && !ptx_expect(parser, ")"))
@@ -212,7 +217,7 @@ static bool values(struct ptx_parser *parser, struct data *data)
 
 /* Counts the values of `x[] = {...}` without keeping them. */
 static bool count_values(struct ptx_parser *parser, const struct declaration *declaration,
-                         uint64_t *size)
+			 uint64_t *size)
 {
 	struct ptx_lexer lexer = parser->lexer;
 	struct ptx_token token = parser->token;
@@ -236,9 +241,10 @@ static bool place_global(struct ptx_parser *parser, struct declaration *declarat
 		return false;
 	if (variable->external)
 		return !initial || ptx_fail(parser, parser->token.line,
-		                            "an external variable has no initial value");
+					    "an external variable has no initial value");
 	if (module->allocation_count % 64 == 0) {
-		uint64_t *more = ptx_keep(parser, ((size_t)module->allocation_count + 64) * sizeof *more);
+		uint64_t *more =
+			ptx_keep(parser, ((size_t)module->allocation_count + 64) * sizeof *more);
 
 		if (!more)
 			return false;
@@ -248,17 +254,17 @@ static bool place_global(struct ptx_parser *parser, struct declaration *declarat
 		module->allocations = more;
 	}
 	variable->address = emu_alloc(module->emu, variable->size ? variable->size : 1,
-	                              variable->name, parser->error);
+				      variable->name, parser->error);
 	if (!variable->address) {
 		parser->failed = true;
 		return false;
 	}
 	module->allocations[module->allocation_count++] = variable->address;
 	emu_defined(module->emu, variable->address, variable->size);
-	struct data data = {
-		.bytes = emu_host(module->emu, variable->address, variable->size ? variable->size : 1),
-		.size = variable->size,
-		.width = emu_types[declaration->type].bits / 8u};
+	struct data data = {.bytes = emu_host(module->emu, variable->address,
+					      variable->size ? variable->size : 1),
+			    .size = variable->size,
+			    .width = emu_types[declaration->type].bits / 8u};
 
 	if (initial && !values(parser, &data))
 		return false;
@@ -270,11 +276,12 @@ static bool place_global(struct ptx_parser *parser, struct declaration *declarat
 static bool place_frame(struct ptx_parser *parser, struct emu_variable *variable)
 {
 	struct emu_function *function = parser->function;
-	uint64_t at = (function->frame_bytes + (uint64_t)variable->align - 1) & ~((uint64_t)variable->align - 1);
+	uint64_t at = (function->frame_bytes + (uint64_t)variable->align - 1) &
+		      ~((uint64_t)variable->align - 1);
 
 	if (at + variable->size > 512u << 10)
 		return ptx_fail(parser, parser->token.line,
-		                "a function has at most 512 KiB of local memory for each thread");
+				"a function has at most 512 KiB of local memory for each thread");
 	variable->address = at;
 	function->frame_bytes = (uint32_t)(at + variable->size);
 	return true;
@@ -295,8 +302,9 @@ static bool declare(struct ptx_parser *parser, struct emu_variable *variable)
 	struct ptx_symbol *symbol;
 
 	if (parser->token.kind != PTX_WORD)
-		return ptx_fail(parser, parser->token.line, "expected the name of a variable, found %s",
-		                ptx_quote(&parser->token, buffer, sizeof buffer));
+		return ptx_fail(parser, parser->token.line,
+				"expected the name of a variable, found %s",
+				ptx_quote(&parser->token, buffer, sizeof buffer));
 	variable->name = ptx_keep_text(parser, parser->token.text, parser->token.length);
 	symbol = ptx_declare(parser, parser->token.text, parser->token.length, PTX_VARIABLE);
 	if (!symbol || !variable->name)
@@ -325,7 +333,7 @@ static bool place(struct ptx_parser *parser, struct declaration *declaration)
 	default:
 		if (!in_function)
 			return ptx_fail(parser, parser->token.line,
-			                "a local variable stands in a function");
+					"a local variable stands in a function");
 		variable->next = parser->function->variables;
 		parser->function->variables = variable;
 		return place_frame(parser, variable);

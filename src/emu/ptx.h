@@ -122,14 +122,14 @@ const char *ptx_quote(const struct ptx_token *token, char *buffer, size_t size);
 
 /* symbols */
 struct ptx_symbol *ptx_declare(struct ptx_parser *parser, const char *name, size_t length,
-                               enum ptx_symbol_kind kind);
+			       enum ptx_symbol_kind kind);
 struct ptx_symbol *ptx_lookup(struct ptx_parser *parser, const char *name, size_t length,
-                              uint32_t *index);
+			      uint32_t *index);
 bool ptx_scope_open(struct ptx_parser *parser);
 void ptx_scope_close(struct ptx_parser *parser);
 bool ptx_label_add(struct ptx_parser *parser, const char *name, size_t length);
 bool ptx_label_refer(struct ptx_parser *parser, const struct ptx_token *name,
-                     struct emu_operand *operand, uint32_t *pc);
+		     struct emu_operand *operand, uint32_t *pc);
 bool ptx_labels_resolve(struct ptx_parser *parser);
 uint32_t ptx_new_register(struct ptx_parser *parser, enum emu_type type, uint32_t count);
 
@@ -145,13 +145,9 @@ bool ptx_operand(struct ptx_parser *parser, struct emu_operand *operand);
 struct emu_ins *ptx_emit(struct ptx_parser *parser);
 bool ptx_location(struct ptx_parser *parser);
 
-
-
-
-
 /* behind the parser: module.c drives them for every function with a body */
 bool emu_decode_function(struct emu_module *module, struct emu_function *function,
-                         struct emu_error *error);
+			 struct emu_error *error);
 bool emu_flow_function(struct emu_function *function, struct emu_error *error);
 bool emu_slots_function(struct emu_function *function, struct emu_error *error);
 

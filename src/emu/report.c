@@ -13,10 +13,10 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 struct emu_where emu_here(const struct emu_warp *warp, int lane)
 {
 	struct emu_where where = {.grid = warp->grid,
-	                          .ins = warp->ins,
-	                          .function = warp->frame ? warp->frame->function : NULL,
-	                          .warp = warp->index,
-	                          .lane = lane};
+				  .ins = warp->ins,
+				  .function = warp->frame ? warp->frame->function : NULL,
+				  .warp = warp->index,
+				  .lane = lane};
 
 	memcpy(where.cta, warp->cta->id, sizeof where.cta);
 	return where;
@@ -24,7 +24,7 @@ struct emu_where emu_here(const struct emu_warp *warp, int lane)
 
 /* The launch's table first, then .loc. */
 void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const char **file,
-                   uint32_t *line)
+		   uint32_t *line)
 {
 	const struct emu_launch *launch = grid->launch;
 	const struct emu_source_line *found = NULL;
@@ -54,7 +54,7 @@ void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const
 }
 
 static void add_hazard(const struct emu_where *where, enum emu_severity severity, const char *rule,
-                       const char *message)
+		       const char *message)
 {
 	struct emu_report *report = where->grid->report;
 	uint32_t line = where->ins ? where->ins->line : 0;
@@ -78,17 +78,17 @@ static void add_hazard(const struct emu_where *where, enum emu_severity severity
 	struct emu_hazard *hazard = &hazards[report->hazard_count++];
 
 	*hazard = (struct emu_hazard){.rule = rule,
-	                              .severity = severity,
-	                              .message = copy,
-	                              .ptx_line = line,
-	                              .warp = where->warp,
-	                              .count = 1};
+				      .severity = severity,
+				      .message = copy,
+				      .ptx_line = line,
+				      .warp = where->warp,
+				      .count = 1};
 	memcpy(hazard->cta, where->cta, sizeof hazard->cta);
 	emu_source_of(where->grid, where->ins, &hazard->file, &hazard->line);
 }
 
 static void report(const struct emu_where *where, enum emu_severity severity, const char *rule,
-                   const char *format, va_list arguments)
+		   const char *format, va_list arguments)
 {
 	char *text = malloc(MAX_MESSAGE);
 	int used = 0;
@@ -142,7 +142,7 @@ void emu_lint_at(const struct emu_where *where, const char *rule, const char *fo
 }
 
 const char *emu_symbol_name(const struct emu_grid *grid, int space, uint32_t address,
-                            uint32_t *offset)
+			    uint32_t *offset)
 {
 	const struct emu_launch *launch = grid->launch;
 

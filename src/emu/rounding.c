@@ -38,7 +38,7 @@ double emu_round_integral(double value, enum emu_rounding rounding)
 static double overflow(const struct emu_format *format, double value, enum emu_rounding rounding)
 {
 	bool keep = rounding == EMU_ROUND_ZERO || (rounding == EMU_ROUND_DOWN && value > 0) ||
-	            (rounding == EMU_ROUND_UP && value < 0);
+		    (rounding == EMU_ROUND_UP && value < 0);
 
 	return copysign(keep ? format->largest : INFINITY, value);
 }
@@ -86,7 +86,8 @@ double emu_add_to_odd(double a, double b)
 
 double emu_integer_to_odd(uint64_t magnitude, bool negative)
 {
-	double high = (double)(uint32_t)(magnitude >> 32) * 0x1p32, low = (double)(uint32_t)magnitude;
+	double high = (double)(uint32_t)(magnitude >> 32) * 0x1p32,
+	       low = (double)(uint32_t)magnitude;
 	double value = emu_add_to_odd(high, low);
 
 	return negative ? -value : value;
@@ -95,7 +96,7 @@ double emu_integer_to_odd(uint64_t magnitude, bool negative)
 void emu_host_rounding(enum emu_rounding rounding)
 {
 	static const int modes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD,
-	                            FE_TONEAREST};
+				    FE_TONEAREST};
 
 	fesetround(modes[rounding]);
 }

@@ -2,10 +2,10 @@
 #include "schedule.h"
 #include <stdio.h>
 
-#define QUANTUM           512
-#define RANDOM_QUANTUM    64u
-#define INTERRUPT_PERIOD  (1u << 16)
-#define ADMIT_AFTER       (64u << 20)
+#define QUANTUM          512
+#define RANDOM_QUANTUM   64u
+#define INTERRUPT_PERIOD (1u << 16)
+#define ADMIT_AFTER      (64u << 20)
 
 /* ---- waiting ------------------------------------------------------------------ */
 
@@ -142,15 +142,16 @@ static enum emu_step diverged(struct emu_warp *warp)
 
 		if (other->state != EMU_SPLIT_FREE && other != split)
 			used += (size_t)snprintf(text + used, sizeof text - used,
-			                         "%s 0x%08x at PTX line %u", used ? "," : "",
-			                         other->mask,
-			                         other->frame->function->ins[other->pc].line);
+						 "%s 0x%08x at PTX line %u", used ? "," : "",
+						 other->mask,
+						 other->frame->function->ins[other->pc].line);
 	}
 	if (!used)
 		snprintf(text, sizeof text, " the others are off by its guard");
 	return emu_fault(warp, -1, "diverged-aligned",
-	                 "all lanes of the warp must execute this together; here are lanes 0x%08x of 0x%08x;%s",
-	                 split->mask, warp->live, text);
+			 "all lanes of the warp must execute this together; here are lanes 0x%08x "
+			 "of 0x%08x;%s",
+			 split->mask, warp->live, text);
 }
 
 static enum emu_step special_flags(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
@@ -167,8 +168,9 @@ static bool out_of_budget(struct emu_worker *worker, struct emu_warp *warp)
 	const struct emu_launch *launch = worker->grid->launch;
 
 	if (worker->instructions >= worker->grid->max_instructions) {
-		emu_fault(warp, -1, "budget", "the grid has executed %llu warp-instructions, its limit",
-		          (unsigned long long)worker->instructions);
+		emu_fault(warp, -1, "budget",
+			  "the grid has executed %llu warp-instructions, its limit",
+			  (unsigned long long)worker->instructions);
 		return true;
 	}
 	if (launch->interrupted && launch->interrupted(launch->interrupt_context)) {

@@ -7,7 +7,7 @@
 /* ---- splits (split.c) ---- */
 
 struct emu_split *emu_split_new(struct emu_warp *warp, uint32_t mask, uint32_t pc,
-                                struct emu_frame *frame, int16_t join);
+				struct emu_frame *frame, int16_t join);
 void emu_ready(struct emu_split *split);
 void emu_unlink_ready(struct emu_split *split);
 /* Makes `split` the running one: banks, predicates, frame. */
@@ -34,7 +34,7 @@ void emu_release_parked(struct emu_split *split);
 /* ---- frames (frame.c) ---- */
 
 struct emu_frame *emu_frame_new(struct emu_warp *warp, const struct emu_function *function,
-                                struct emu_frame *parent, uint32_t local_base);
+				struct emu_frame *parent, uint32_t local_base);
 void emu_frame_results(struct emu_warp *warp, struct emu_frame *frame, uint32_t mask);
 bool emu_local_grow(struct emu_warp *warp, uint32_t bytes);
 

@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_ROWS       65536u
-#define MAX_SET_BYTES  (3ull << 30)
+#define MAX_ROWS      65536u
+#define MAX_SET_BYTES (3ull << 30)
 
 struct slots {
 	struct emu_function *function;
@@ -28,7 +28,7 @@ struct slots {
 typedef void (*visit_register)(struct slots *slots, uint32_t reg, bool written, uint32_t pc);
 
 static void visit_operand(struct slots *slots, const struct emu_operand *operand, bool written,
-                          bool read, uint32_t pc, visit_register visit)
+			  bool read, uint32_t pc, visit_register visit)
 {
 	switch ((enum emu_operand_kind)operand->kind) {
 	case EMU_O_REGISTER:
@@ -62,7 +62,8 @@ static void visit_instruction(struct slots *slots, uint32_t pc, visit_register v
 		visit(slots, ins->guard, false, pc);
 	for (int i = 0; i < ins->operand_count; i++)
 		visit_operand(slots, &ins->operands[i], false,
-		              (ins->read >> i & 1) || ins->operands[i].kind == EMU_O_ADDRESS, pc, visit);
+			      (ins->read >> i & 1) || ins->operands[i].kind == EMU_O_ADDRESS, pc,
+			      visit);
 	for (int i = 0; i < ins->operand_count; i++)
 		if (ins->written >> i & 1 && ins->operands[i].kind != EMU_O_ADDRESS)
 			visit_operand(slots, &ins->operands[i], true, false, pc, visit);
@@ -109,7 +110,8 @@ static void solve_liveness(struct slots *slots)
 		changed = false;
 		for (uint32_t b = flow->count; b-- > 0;) {
 			uint64_t *in = slots->in + b * words, *out = slots->out + b * words;
-			const uint64_t *uses = slots->uses + b * words, *kills = slots->kills + b * words;
+			const uint64_t *uses = slots->uses + b * words,
+				       *kills = slots->kills + b * words;
 
 			for (uint32_t e = 0; e < flow->blocks[b].count; e++) {
 				const uint64_t *next =
@@ -153,7 +155,7 @@ static void note_pending(struct slots *slots, uint32_t reg, bool written, uint32
 }
 
 static void walk_pending(struct slots *slots, uint32_t b, uint32_t pending, uint32_t await,
-                         bool mark)
+			 bool mark)
 {
 	const struct emu_block *block = &slots->flow.blocks[b];
 	uint64_t *now = slots->uses;
@@ -192,7 +194,8 @@ static void extend_pending(struct slots *slots, uint32_t pending, uint32_t await
 		for (uint32_t b = 0; b < flow->count; b++) {
 			walk_pending(slots, b, pending, await, false);
 			for (uint32_t e = 0; e < flow->blocks[b].count; e++) {
-				uint64_t *next = slots->in + flow->edges[flow->blocks[b].first + e] * words;
+				uint64_t *next =
+					slots->in + flow->edges[flow->blocks[b].first + e] * words;
 
 				for (size_t w = 0; w < words; w++) {
 					changed |= (slots->uses[w] & ~next[w]) != 0;
@@ -237,7 +240,13 @@ static void free_row(struct rows *rows, uint32_t row)
 }
 
 /* Files of registers that are coloured apart, by the 32-bit rows that one takes. */
-enum { PREDICATES, ROWS_1, ROWS_2, ROWS_4, FILES };
+enum {
+	PREDICATES,
+	ROWS_1,
+	ROWS_2,
+	ROWS_4,
+	FILES
+};
 
 static const uint32_t file_width[FILES] = {1, 1, 2, 4};
 
@@ -295,7 +304,8 @@ static bool color(struct slots *slots, int file, const struct chains *chains)
 static void set_ref(const struct emu_function *function, struct emu_operand *operand)
 {
 	if (operand->kind == EMU_O_REGISTER)
-		operand->ref = function->register_refs[operand->reg] * EMU_ROW_BYTES | EMU_BANK_FRAME;
+		operand->ref =
+			function->register_refs[operand->reg] * EMU_ROW_BYTES | EMU_BANK_FRAME;
 	else if (operand->kind == EMU_O_PREDICATE)
 		operand->ref = function->register_refs[operand->reg];
 	for (uint32_t i = 0; operand->items && i < operand->count; i++)
@@ -323,7 +333,7 @@ static bool color_all(struct slots *slots)
 	size_t count = function->ins_count, registers = function->register_count;
 	uint32_t *memory = malloc((2 * count + 2 * registers + 1) * sizeof *memory);
 	struct chains chains = {memory, memory + count, memory + 2 * count,
-	                        memory + 2 * count + registers};
+				memory + 2 * count + registers};
 	bool fine = memory != NULL;
 
 	for (int file = 0; fine && file < FILES; file++)
@@ -366,7 +376,7 @@ bool emu_slots_function(struct emu_function *function, struct emu_error *error)
 	}
 	if (!fine && !error->text[0])
 		snprintf(error->text, sizeof error->text,
-		         "'%s' has more live registers than the emulator holds", function->name);
+			 "'%s' has more live registers than the emulator holds", function->name);
 	free(memory);
 	free(slots.start);
 	free(slots.end);

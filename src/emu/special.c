@@ -51,16 +51,18 @@ static void fill_threads(struct emu_warp *warp)
 	for (int lane = 0; lane < EMU_LANES; lane++) {
 		uint32_t thread = (uint32_t)(warp->index * EMU_LANES + lane);
 		uint32_t tid[3] = {thread % block[0], thread / block[0] % block[1],
-		                   thread / block[0] / block[1]};
+				   thread / block[0] / block[1]};
 		uint32_t bit = 1u << lane;
 		uint32_t masks[5] = {bit, bit | (bit - 1), bit - 1, ~(bit - 1), ~(bit | (bit - 1))};
 
 		for (int i = 0; i < 3; i++)
-			((uint32_t *)(warp->specials + (EMU_S_TID_X + i) * EMU_ROW_BYTES))[lane] = tid[i];
-		((uint32_t *)(warp->specials + EMU_S_LANEID * EMU_ROW_BYTES))[lane] = (uint32_t)lane;
+			((uint32_t *)(warp->specials + (EMU_S_TID_X + i) * EMU_ROW_BYTES))[lane] =
+				tid[i];
+		((uint32_t *)(warp->specials + EMU_S_LANEID * EMU_ROW_BYTES))[lane] =
+			(uint32_t)lane;
 		for (int i = 0; i < 5; i++)
-			((uint32_t *)(warp->specials + (EMU_S_LANEMASK_EQ + i) * EMU_ROW_BYTES))[lane] =
-				masks[i];
+			((uint32_t *)(warp->specials +
+				      (EMU_S_LANEMASK_EQ + i) * EMU_ROW_BYTES))[lane] = masks[i];
 	}
 }
 
@@ -113,7 +115,7 @@ bool emu_special_fill(struct emu_warp *warp)
 	fill3(warp, EMU_S_CTAID_X, cta->id);
 	fill(warp, EMU_S_SMID,
 	     (uint32_t)((cta->cluster->index * (uint64_t)cta->cluster->cta_count + cta->rank) %
-	                (uint64_t)grid->sm_count));
+			(uint64_t)grid->sm_count));
 	fill3(warp, EMU_S_CLUSTERID_X, cta->cluster->id);
 	fill3(warp, EMU_S_CLUSTER_CTAID_X, cta->rank3);
 	fill(warp, EMU_S_CLUSTER_CTARANK, cta->rank);

@@ -38,7 +38,7 @@ void emu_unlink_ready(struct emu_split *split)
 }
 
 struct emu_split *emu_split_new(struct emu_warp *warp, uint32_t mask, uint32_t pc,
-                                struct emu_frame *frame, int16_t join)
+				struct emu_frame *frame, int16_t join)
 {
 	struct emu_split *split = warp->splits;
 
@@ -96,8 +96,9 @@ void emu_absorb(struct emu_split *into, struct emu_waitable *waitable, uint64_t 
 	while (split) {
 		struct emu_split *next = split->next;
 
-		if (split->scratch == scratch && split->warp == into->warp && split->pc == into->pc &&
-		    split->frame == into->frame && split->join == into->join) {
+		if (split->scratch == scratch && split->warp == into->warp &&
+		    split->pc == into->pc && split->frame == into->frame &&
+		    split->join == into->join) {
 			if (split->previous)
 				split->previous->next = next;
 			else
@@ -197,10 +198,10 @@ void emu_join_push(struct emu_split *split, uint32_t pc)
 		if (join->used)
 			continue;
 		*join = (struct emu_join){.frame = split->frame,
-		                          .pc = pc,
-		                          .mask = split->mask,
-		                          .parent = split->join,
-		                          .used = true};
+					  .pc = pc,
+					  .mask = split->mask,
+					  .parent = split->join,
+					  .used = true};
 		emu_frame_retain(split->frame);
 		split->join = (int16_t)j;
 		return;
@@ -228,7 +229,7 @@ bool emu_part(struct emu_warp *warp, uint32_t mask)
 
 	if (!(mask & split->mask) || !(split->mask & ~mask)) {
 		emu_fault(warp, -1, "internal", "lanes 0x%08x cannot be parted from 0x%08x", mask,
-		          split->mask);
+			  split->mask);
 		return false;
 	}
 	other = emu_split_new(warp, mask & split->mask, split->pc, split->frame, split->join);
@@ -269,7 +270,7 @@ void emu_release_parked(struct emu_split *split)
 
 /* When all lanes of a call are at its end: one split in the caller. */
 static struct emu_split *return_check(struct emu_warp *warp, struct emu_frame *frame,
-                                      struct emu_split *into)
+				      struct emu_split *into)
 {
 	if (!frame->parent || !frame->returned || (frame->mask & ~frame->returned))
 		return NULL;
@@ -303,8 +304,8 @@ enum emu_step emu_return_lanes(struct emu_warp *warp, uint32_t mask)
 	struct emu_frame *frame = split->frame;
 
 	if (mask != split->mask) {
-		struct emu_split *rest = emu_split_new(warp, split->mask & ~mask, split->pc + 1,
-		                                       frame, split->join);
+		struct emu_split *rest =
+			emu_split_new(warp, split->mask & ~mask, split->pc + 1, frame, split->join);
 
 		split->mask = mask;
 		emu_ready(rest);

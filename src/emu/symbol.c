@@ -8,17 +8,18 @@ static bool same(const char *a, size_t a_length, const char *b, size_t b_length)
 }
 
 static struct ptx_symbol *find(struct ptx_parser *parser, const char *name, size_t length,
-                               uint32_t hash)
+			       uint32_t hash)
 {
 	struct ptx_symbol *symbol = parser->buckets[hash % PTX_BUCKETS];
 
-	while (symbol && (symbol->hash != hash || !same(symbol->name, symbol->length, name, length)))
+	while (symbol &&
+	       (symbol->hash != hash || !same(symbol->name, symbol->length, name, length)))
 		symbol = symbol->chain;
 	return symbol;
 }
 
 struct ptx_symbol *ptx_declare(struct ptx_parser *parser, const char *name, size_t length,
-                               enum ptx_symbol_kind kind)
+			       enum ptx_symbol_kind kind)
 {
 	struct ptx_scope *scope = parser->scope ? parser->scope : &parser->module_scope;
 	uint32_t hash = ptx_hash(name, length);
@@ -29,8 +30,8 @@ struct ptx_symbol *ptx_declare(struct ptx_parser *parser, const char *name, size
 		for (struct ptx_symbol *own = scope->symbols; own; own = own->scope_next)
 			if (own == s && scope != &parser->module_scope && own->kind == kind) {
 				ptx_fail(parser, parser->token.line,
-				         "'%.*s' is declared twice in one scope",
-				         (int)(length < 200 ? length : 200), name);
+					 "'%.*s' is declared twice in one scope",
+					 (int)(length < 200 ? length : 200), name);
 				return NULL;
 			}
 		break;
@@ -51,7 +52,7 @@ struct ptx_symbol *ptx_declare(struct ptx_parser *parser, const char *name, size
 }
 
 struct ptx_symbol *ptx_lookup(struct ptx_parser *parser, const char *name, size_t length,
-                              uint32_t *index)
+			      uint32_t *index)
 {
 	struct ptx_symbol *symbol = find(parser, name, length, ptx_hash(name, length));
 	size_t stem = length;
@@ -85,7 +86,7 @@ bool ptx_scope_open(struct ptx_parser *parser)
 
 	if (parser->depth >= PTX_MAX_DEPTH)
 		return ptx_fail(parser, parser->token.line, "blocks are nested more than %d deep",
-		                PTX_MAX_DEPTH);
+				PTX_MAX_DEPTH);
 	scope = ptx_scratch(parser, sizeof *scope);
 	if (!scope)
 		return false;
@@ -107,12 +108,12 @@ void ptx_scope_close(struct ptx_parser *parser)
 }
 
 static struct ptx_label *find_label(const struct ptx_parser *parser, const struct ptx_scope *scope,
-                                    const char *name, size_t length, uint32_t hash)
+				    const char *name, size_t length, uint32_t hash)
 {
 	struct ptx_label *label = parser->label_buckets[hash % PTX_BUCKETS];
 
 	while (label && (label->scope != scope || label->hash != hash ||
-	                 !same(label->name, label->length, name, length)))
+			 !same(label->name, label->length, name, length)))
 		label = label->chain;
 	return label;
 }
@@ -123,8 +124,9 @@ bool ptx_label_add(struct ptx_parser *parser, const char *name, size_t length)
 	struct ptx_label *label;
 
 	if (find_label(parser, parser->scope, name, length, hash))
-		return ptx_fail(parser, parser->token.line, "label '%.*s' is defined twice in one scope",
-		                (int)(length < 200 ? length : 200), name);
+		return ptx_fail(parser, parser->token.line,
+				"label '%.*s' is defined twice in one scope",
+				(int)(length < 200 ? length : 200), name);
 	label = ptx_scratch(parser, sizeof *label);
 	if (!label)
 		return false;
@@ -141,7 +143,7 @@ bool ptx_label_add(struct ptx_parser *parser, const char *name, size_t length)
 }
 
 bool ptx_label_refer(struct ptx_parser *parser, const struct ptx_token *name,
-                     struct emu_operand *operand, uint32_t *pc)
+		     struct emu_operand *operand, uint32_t *pc)
 {
 	struct ptx_reference *reference = ptx_scratch(parser, sizeof *reference);
 
@@ -168,7 +170,7 @@ bool ptx_labels_resolve(struct ptx_parser *parser)
 			label = find_label(parser, scope, r->name, r->length, hash);
 		if (!label)
 			return ptx_fail(parser, r->line, "'%.*s' is not declared",
-			                (int)(r->length < 200 ? r->length : 200), r->name);
+					(int)(r->length < 200 ? r->length : 200), r->name);
 		if (r->pc)
 			*r->pc = label->pc;
 		if (r->operand) {
@@ -187,7 +189,7 @@ uint32_t ptx_new_register(struct ptx_parser *parser, enum emu_type type, uint32_
 
 	if (count > PTX_MAX_REGISTERS || function->register_count > PTX_MAX_REGISTERS - count) {
 		ptx_fail(parser, parser->token.line, "more than %u registers in a function",
-		         PTX_MAX_REGISTERS);
+			 PTX_MAX_REGISTERS);
 		return 0;
 	}
 	uint32_t first = function->register_count, total = first + count;
