@@ -71,7 +71,7 @@ static void describe_wait(const struct emu_waitable *waitable, const struct emu_
 			  char *text, size_t size)
 {
 	(void)waitable;
-	snprintf(text, size, "waits for bulk copies: %llu groups are pending",
+	snprintf(text, size, "bulk copies: %llu groups are pending",
 		 (unsigned long long)split->scratch);
 }
 

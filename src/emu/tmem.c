@@ -137,7 +137,7 @@ static void describe_full(const struct emu_waitable *waitable, const struct emu_
 
 	(void)waitable;
 	list_allocations(emu_tmem_of(split->warp->cta), list, sizeof list);
-	snprintf(text, size, "waits for %llu free columns of tensor memory; allocated columns: %s",
+	snprintf(text, size, "%llu free columns of tensor memory; allocated columns: %s",
 		 (unsigned long long)split->scratch, list);
 }
 
@@ -146,7 +146,7 @@ static void describe_peer(const struct emu_waitable *waitable, const struct emu_
 {
 	(void)waitable;
 	snprintf(text, size,
-		 "waits for the peer CTA (rank %u) to execute the same "
+		 "the peer CTA (rank %u) to execute the same "
 		 "tcgen05.alloc.cta_group::2",
 		 split->warp->cta->rank ^ 1);
 }

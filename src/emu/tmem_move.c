@@ -282,14 +282,14 @@ static void describe_loads(const struct emu_waitable *waitable, const struct emu
 			   char *text, size_t size)
 {
 	(void)waitable;
-	snprintf(text, size, "waits for %u tcgen05.ld", emu_async_of_warp(split->warp)->tmem_loads);
+	snprintf(text, size, "%u tcgen05.ld", emu_async_of_warp(split->warp)->tmem_loads);
 }
 
 static void describe_stores(const struct emu_waitable *waitable, const struct emu_split *split,
 			    char *text, size_t size)
 {
 	(void)waitable;
-	snprintf(text, size, "waits for %u tcgen05.st",
+	snprintf(text, size, "%u tcgen05.st",
 		 emu_async_of_warp(split->warp)->tmem_stores);
 }
 

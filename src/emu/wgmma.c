@@ -369,7 +369,7 @@ static void describe_wait(const struct emu_waitable *waitable, const struct emu_
 	const struct emu_wgmma_queue *queue = emu_async_of_warp(split->warp)->wgmma;
 
 	(void)waitable;
-	snprintf(text, size, "waits for wgmma: %llu instructions are not complete%s",
+	snprintf(text, size, "wgmma: %llu instructions are not complete%s",
 		 (unsigned long long)(queue->issued - queue->completed),
 		 queue->first ? "; other warps of the warpgroup have not issued the same" : "");
 }
