@@ -183,12 +183,11 @@ void tc_lower_store(struct low *l, const struct op *op)
 	if (!d)
 		d = distribution_for(l, o->ref, n);
 	v = tc_value_stored(l, o->value, d, n->axis, along);
-	if (l->c->target->ops->store_tile && n->axis == 1 && o->ref->rank == 2 &&
-	    l->c->target->ops->store_tile(l, o->ref, v))
+	tc_frag_order(l, op);
+	if (l->c->target->ops->store_tile && l->c->target->ops->store_tile(l, o->ref, v))
 		return;
 	t = tc_tile_of(l, o->ref, d, along, n->axis);
 	t->guard = tc_thread_unique(l, d, along);
-	tc_frag_order(l, op);
 	move_tile(t, true, v);
 }
 

@@ -35,6 +35,7 @@ const struct target_ops tc_ops_sm90 = {
 	.role_end = tc_low_wgmma_end,
 	.before_spin = tc_low_wgmma_before_spin,
 	.tmem_distribution = tc_low_wgmma_distribution,
+	.store_tile = tc_low_stmatrix,
 };
 
 const struct target_ops tc_ops_sm100 = {
@@ -94,4 +95,9 @@ const struct target *tc_target_find(const char *name)
 		if (strcmp(targets[i]->name, name) == 0)
 			return targets[i];
 	return NULL;
+}
+
+bool tc_lanes_have_halves(const struct kern *k)
+{
+	return !k->target || tc_target_find(k->target) != &sm_90a;
 }
