@@ -264,9 +264,11 @@ static enum emu_step commit_one(struct emu_warp *warp, const struct emu_ins *ins
 	 * The unit sees a shared address even in the generic form: Triton passes the
 	 * 32-bit one in a 64-bit register without a state space.
 	 */
-	if (!emu_shared_address(warp, lane, address >> 32 ? ins->space : EMU_SHARED_CLUSTER, &address))
+	if (!emu_shared_address(warp, lane, address >> 32 ? ins->space : EMU_SHARED_CLUSTER,
+				&address))
 		return EMU_STOPPED;
-	ranks = 1u << (address >> EMU_SHARED_RANK);
+	ranks = address >> EMU_SHARED_RANK < EMU_MAX_CLUSTER ? 1u << (address >> EMU_SHARED_RANK)
+							     : 0;
 	if (ins->operand_count == 2)
 		ranks = (uint32_t)emu_value(warp, &ins->operands[1], lane) & 0xffff;
 	if (ranks == 0 || ranks >> warp->cta->cluster->cta_count)

@@ -329,6 +329,12 @@ static bool check_ranks(struct emu_warp *warp, int lane, const struct tma_op *op
 			  op->mask, ctas);
 		return false;
 	}
+	if (!op->form->multicast && (int)data >= ctas) {
+		emu_fault(warp, lane, "out-of-bounds",
+			  "shared address 0x%llx lies in CTA rank %u; the cluster has %d CTAs",
+			  (unsigned long long)op->shared, data, ctas);
+		return false;
+	}
 	if (!op->form->multicast && barrier != data && (!op->form->pair || (barrier ^ data) != 1)) {
 		emu_fault(
 			warp, lane, "mbarrier-rank",
