@@ -302,10 +302,12 @@ static void check_acc_layout(struct kern *k, const struct mma_op *m, enum tmem_l
 /*
  * Pallas does M = 64 of one CTA as two halves of N, and the swizzle of B must not reach over the
  * half.  The smallest swizzle is let through: it cannot be lowered, and the hardware needs no
- * such rule.
+ * such rule.  Hopper has no halves: its M is 64.
  */
 static void check_m(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
+	bool halves = !s->collective && tc_lanes_have_halves(k);
+
 	if (s->m == 128) {
 		check_acc_layout(k, m, TML_DEFAULT, "default");
 	} else if (s->m == 64) {
@@ -315,7 +317,7 @@ static void check_m(struct kern *k, const struct mma_op *m, const struct mma_sha
 			tc_documented(&k->err, MMA_SPARSE_M64, got_operands(k, m));
 		check_acc_layout(k, m, s->collective ? TML_M64_COLLECTIVE : TML_HALF_LANE,
 				 s->collective ? "m64_collective" : "half_lane");
-		if (!s->collective && s->b_swizzle > 32 && 8 * s->b_swizzle / s->bits > s->n / 2)
+		if (halves && s->b_swizzle > 32 && 8 * s->b_swizzle / s->bits > s->n / 2)
 			tc_documented(&k->err, MMA_SWIZZLE_M64, tc_got(k, "b", m->b),
 				      tc_integer_text(k, s->b_swizzle));
 	} else {

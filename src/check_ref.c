@@ -62,9 +62,17 @@ static void check_smem_slice(struct kern *k, const struct ref *r, const struct i
 
 /* ---- TMEM ----------------------------------------------------------------------------- */
 
-static int64_t column_tile(const struct alloc *a)
+/* Registers of 64 rows are cut as those of 128. */
+static enum tmem_layout layout_of(const struct kern *k, const struct alloc *a)
 {
-	switch (a->layout) {
+	bool halves = a->layout == TML_HALF_LANE;
+
+	return halves && !tc_lanes_have_halves(k) ? TML_DEFAULT : a->layout;
+}
+
+static int64_t column_tile(const struct kern *k, const struct alloc *a)
+{
+	switch (layout_of(k, a)) {
 	case TML_DEFAULT:
 		return a->packing;
 	case TML_SCALES:
@@ -80,11 +88,11 @@ static int64_t column_tile(const struct alloc *a)
 static void check_column_slice(struct kern *k, const struct ref *r, const struct index *x)
 {
 	const struct alloc *a = r->alloc;
-	int64_t tile = column_tile(a);
+	int64_t tile = column_tile(k, a);
 
 	if (!multiple_of(x->start, tile) || x->size % tile)
 		tc_documented(&k->err, TMEM_COLUMN_SLICE, tc_got(k, "the ref", r));
-	if (a->layout == TML_DEFAULT && !multiple_of(x->start, 8 * a->packing))
+	if (layout_of(k, a) == TML_DEFAULT && !multiple_of(x->start, 8 * a->packing))
 		tc_documented(&k->err, TMEM_COLUMN_OFFSET, tc_got(k, "the ref", r),
 			      start_text(k, x));
 }

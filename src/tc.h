@@ -783,6 +783,9 @@ struct target {
 	const struct target_ops *ops; /* lower.c: how this target carries out an op */
 };
 const struct target *tc_target_find(const char *name); /* NULL: unknown */
+/* Accumulators of 64 rows lie in halves of the lanes: false if the kernel says that its target is
+ * Hopper, whose accumulators are registers. */
+bool tc_lanes_have_halves(const struct kern *k);
 const struct target *const *tc_targets(void);          /* NULL-terminated */
 
 /* ---- verify.c, and the passes: see compile.h ------------------------------------------ */
