@@ -1,0 +1,292 @@
+--- matmul(a, b, out, opts): matrix products of any size with a fused epilogue, on the public API alone.
+
+local documentation = require "tcmma.documentation"
+local kernel = require "tcmma.matmul_kernel"
+local model = require "tcmma.matmul_model"
+local tc = require "tcmma"
+
+local options_known = {
+  transpose_b = "boolean", epilogue = "any", bias = "userdata", residual = "userdata", row_scale = "userdata",
+  column_scale = "userdata", accumulate_f32 = "boolean", config = "table",
+}
+local config_known = {
+  tile_m = true, tile_n = true, tile_k = true, stages = true, group = true, swap = true, split_k = true,
+  cluster = true, ctas = true,
+}
+local operands = { float16 = true, bfloat16 = true, float8_e4m3fn = true, float8_e5m2 = true }
+
+--- Largest split_k and cluster that kernels can have.
+local limits = { split_k = 1, cluster = 1 }
+
+local matmul = {}
+
+local function fail(text, ...)
+  error("matmul: " .. text:format(...), 0)
+end
+
+local function names(set)
+  local list = {}
+  for name in pairs(set) do list[#list + 1] = name end
+  table.sort(list)
+  return table.concat(list, ", ")
+end
+
+local function shape_text(shape)
+  return "(" .. table.concat(shape, ", ") .. ")"
+end
+
+--- TMA takes rows of a multiple of 16 bytes.
+local function check_pitch(name, columns, dtype)
+  if columns * dtype.bits % 128 ~= 0 then
+    local multiple = 128 // dtype.bits
+    fail("a row of '%s' has %d elements of %s; TMA needs a multiple of %d (16 bytes). Pad the array to %d columns",
+      name, columns, dtype.name, multiple, (columns + multiple - 1) // multiple * multiple)
+  end
+end
+
+local function check_config(problem, config)
+  for key in pairs(config) do
+    if not config_known[key] then
+      fail("option 'config' has no field '%s' (fields: %s)", tostring(key), names(config_known))
+    end
+  end
+  for _, key in ipairs { "tile_m", "tile_n", "tile_k", "stages", "group", "split_k", "cluster", "ctas" } do
+    local value = config[key]
+    if value ~= nil and (math.type(value) ~= "integer" or value < 1) then
+      fail("config.%s must be an integer >= 1, got %s", key, tostring(value))
+    end
+  end
+  local function one_of(key, ok, legal)
+    if config[key] and not ok(config[key]) then fail("config.%s = %d: legal is %s", key, config[key], legal) end
+  end
+  local atom = 1024 // problem.dtype.bits
+  one_of("tile_m", function(x) return x == 64 or x == 128 end, "64 or 128")
+  one_of("tile_n", function(x) return x % 8 == 0 and x <= 256 end, "a multiple of 8 up to 256")
+  one_of("tile_k", function(x) return x % atom == 0 and x <= 4 * atom end,
+    ("a multiple of %d (128 bytes) up to %d"):format(atom, 4 * atom))
+  one_of("stages", function(x) return x <= 32 end, "1 to 32")
+  for key, most in pairs(limits) do
+    one_of(key, function(x) return x <= most end, ("1 to %d"):format(most))
+  end
+end
+
+--- Refuses a configuration that the kernel cannot have, with the reason.
+local function check_complete(problem, config)
+  local room = model.machines[problem.target].smem
+  local stage = (config.tile_m + config.tile_n) * config.tile_k * problem.dtype.bits // 8
+  local bytes = config.stages * stage + model.epilogue_bytes(problem, config)
+  if bytes > room - 1024 then
+    fail("configuration %s needs %d bytes of SMEM, %s has %d: at most %d stages fit", model.describe(config), bytes,
+      problem.target, room - 1024, math.max(0, model.stages(problem, config, 32)))
+  end
+  if config.tile_m == 64 and config.tile_n % 16 ~= 0 and problem.target ~= "sm_90a" then
+    fail("tile_n = %d: with tile_m = 64, %s needs a multiple of 16", config.tile_n, problem.target)
+  end
+  local b_outer = config.swap and config.tile_m or config.tile_n
+  if not problem.transpose_b and b_outer % 16 ~= 0 then
+    fail("tile_n = %d: with b stored as [K, N] it must be a multiple of 16", b_outer)
+  end
+  if config.tile_n * problem.out_dtype.bits % 128 ~= 0 and not config.swap then
+    fail("tile_n = %d: a row of the tile of out must be a multiple of 16 bytes", config.tile_n)
+  end
+end
+
+--- Completes a problem {M, N, K, dtype, ...} and checks it.
+local function complete(problem)
+  local p = {}
+  for key, value in pairs(problem) do p[key] = value end
+  for _, key in ipairs { "M", "N", "K" } do
+    if math.type(p[key]) ~= "integer" or p[key] < 1 then
+      fail("problem.%s must be an integer >= 1, got %s", key, tostring(p[key]))
+    end
+  end
+  for _, key in ipairs { "dtype", "dtype_b", "out_dtype", "bias", "residual", "row_scale", "column_scale" } do
+    if p[key] then p[key] = tc.dtype(p[key]) end
+  end
+  if not p.dtype or not operands[p.dtype.name] then
+    fail("operands must be one of %s, got %s", names(operands), tostring(p.dtype))
+  end
+  local narrow = p.dtype.bits == 8
+  if p.dtype_b and p.dtype_b ~= p.dtype and not (narrow and p.dtype_b.bits == 8) then
+    fail("a is %s and b is %s; they must have one type (two 8-bit floats may differ)", p.dtype.name, p.dtype_b.name)
+  end
+  p.out_dtype = p.out_dtype or (narrow and tc.bfloat16 or p.dtype)
+  p.transpose_b = p.transpose_b or false
+  p.target = p.target or tc.device().target
+  if not model.machines[p.target] then fail("target %s has no tensor cores that tcmma knows", p.target) end
+  if narrow and not p.transpose_b and p.target == "sm_90a" then
+    fail("8-bit operands of wgmma are K-major: store b as [N, K] and pass transpose_b = true")
+  end
+  if p.accumulate_f32 == nil then p.accumulate_f32 = true end
+  if not p.accumulate_f32 and p.dtype ~= tc.float16 then
+    fail("accumulate_f32 = false is for float16 operands only; %s accumulates in float32", p.dtype.name)
+  end
+  local e = p.epilogue
+  if e == "none" then p.epilogue = nil
+  elseif e ~= nil and e ~= "relu" and e ~= "gelu" and type(e) ~= "function" then
+    fail("option 'epilogue' must be 'none', 'relu', 'gelu' or a function of a fragment, got %s", tostring(e))
+  end
+  check_pitch("a", p.K, p.dtype)
+  check_pitch("b", p.transpose_b and p.K or p.N, p.dtype)
+  check_pitch("out", p.N, p.out_dtype)
+  if p.residual then
+    if p.residual.bits ~= p.out_dtype.bits then
+      fail("'residual' is %s; it must have as many bits as out, %s", p.residual.name, p.out_dtype.name)
+    end
+    check_pitch("residual", p.N, p.residual)
+  end
+  return p
+end
+
+--- The configuration for a problem: the given one completed, or the model's first.
+local function configure(problem, given)
+  local config
+  if given then
+    check_config(problem, given)
+    config = model.complete(problem, given)
+  else
+    local list = model.candidates(problem, limits)
+    if not list[1] then
+      fail("no configuration fits %dx%dx%d on %s", problem.M, problem.N, problem.K, problem.target)
+    end
+    config = model.complete(problem, list[1].config)
+  end
+  config.ctas = config.ctas or model.machines[problem.target].sms
+  check_complete(problem, config)
+  return config
+end
+
+--- Text that is equal for two problems exactly when one kernel serves both.
+local function key_of(problem, given)
+  local function dtype(x) return x and x.short or "-" end
+  local parts = {
+    problem.target, problem.M, problem.N, problem.K, dtype(problem.dtype), dtype(problem.dtype_b),
+    dtype(problem.out_dtype), problem.transpose_b and "nt" or "nn", tostring(problem.epilogue), dtype(problem.bias),
+    dtype(problem.residual),
+    dtype(problem.row_scale), dtype(problem.column_scale), tostring(problem.accumulate_f32),
+  }
+  if given then
+    for _, name in ipairs { "tile_m", "tile_n", "tile_k", "stages", "group", "swap", "split_k", "cluster", "ctas" } do
+      parts[#parts + 1] = tostring(given[name])
+    end
+  end
+  return table.concat(parts, " ")
+end
+
+local cache = {}
+
+local function cached(problem, given)
+  local key = key_of(problem, given)
+  local entry = cache[key]
+  if not entry then
+    local config = configure(problem, given)
+    entry = { kernel = kernel.build(problem, config), config = config }
+    cache[key] = entry
+  end
+  return entry
+end
+
+--- A kernel for a problem without arrays, and its configuration.
+function matmul.kernel(problem, config)
+  local ok, result = pcall(function() return cached(complete(problem), config) end)
+  if not ok then error(result, 2) end
+  return result.kernel, result.config
+end
+
+function matmul.choose(problem, config)
+  local ok, result = pcall(function() return configure(complete(problem), config) end)
+  if not ok then error(result, 2) end
+  return result
+end
+
+function matmul.candidates(problem)
+  local ok, result = pcall(function() return model.candidates(complete(problem), limits) end)
+  if not ok then error(result, 2) end
+  return result
+end
+
+matmul.describe = model.describe
+
+local function check_array(name, x, shape)
+  if not tostring(x):find "^tcmma.array" and type(x) ~= "userdata" then
+    fail("'%s' must be an array, got %s", name, type(x))
+  end
+  local got = x.shape
+  local same = #got == #shape
+  for i, size in ipairs(shape) do same = same and got[i] == size end
+  if not same then fail("'%s' has shape %s, expected %s", name, shape_text(got), shape_text(shape)) end
+end
+
+local function problem_of(a, b, out, opts)
+  for name, value in pairs(opts) do
+    local kind = options_known[name]
+    if not kind then fail("unknown option '%s' (options: %s)", tostring(name), names(options_known)) end
+    if kind ~= "any" and type(value) ~= kind then
+      fail("option '%s' must be %s, got %s", name, kind == "userdata" and "an array" or "a " .. kind, type(value))
+    end
+  end
+  for name, x in pairs { a = a, b = b } do
+    if type(x) ~= "userdata" then fail("'%s' must be an array, got %s", name, type(x)) end
+    if x.rank ~= 2 then fail("'%s' must have two dimensions, it has shape %s", name, shape_text(x.shape)) end
+  end
+  local M, K = a.shape[1], a.shape[2]
+  local N = b.shape[opts.transpose_b and 1 or 2]
+  check_array("b", b, opts.transpose_b and { N, K } or { K, N })
+  if out ~= nil then check_array("out", out, { M, N }) end
+  local problem = {
+    M = M, N = N, K = K, dtype = a.dtype, dtype_b = b.dtype ~= a.dtype and b.dtype or nil,
+    out_dtype = out and out.dtype, transpose_b = opts.transpose_b, epilogue = opts.epilogue,
+    accumulate_f32 = opts.accumulate_f32, target = a.device.target,
+  }
+  local shapes = { bias = { N }, residual = { M, N }, row_scale = { M }, column_scale = { N } }
+  for name, shape in pairs(shapes) do
+    if opts[name] then
+      check_array(name, opts[name], shape)
+      problem[name] = opts[name].dtype
+    end
+  end
+  return complete(problem)
+end
+
+local function call(a, b, out, opts)
+  opts = opts or {}
+  local problem = problem_of(a, b, out, opts)
+  local entry = cached(problem, opts.config)
+  out = out or tc.empty({ problem.M, problem.N }, problem.out_dtype, { device = a.device })
+  local arrays = { a, b }
+  for _, name in ipairs { "bias", "row_scale", "column_scale", "residual" } do
+    if opts[name] then arrays[#arrays + 1] = opts[name] end
+  end
+  arrays[#arrays + 1] = out
+  entry.kernel(table.unpack(arrays))
+  return out
+end
+
+setmetatable(matmul, {
+  __call = function(_, a, b, out, opts)
+    local ok, result = pcall(call, a, b, out, opts)
+    if not ok then error(result, 2) end
+    return result
+  end,
+})
+
+documentation.add("tcmma.matmul", {
+  { "kernel", matmul.kernel, [[
+kernel(problem: table, config?: table) -> tcmma.kernel, table
+The kernel for a problem without arrays, and its complete configuration. `problem` has `M`, `N`, `K`, `dtype`, and
+what differs from the defaults: `out_dtype`, `transpose_b`, `epilogue`, `target`, `accumulate_f32`, and the dtypes of
+`bias`, `residual`, `row_scale`, `column_scale`. The kernel takes the arrays a, b, those, out, in this order.]] },
+  { "choose", matmul.choose, [[
+choose(problem: table, config?: table) -> table
+The configuration that a problem gets: `tile_m`, `tile_n`, `tile_k`, `stages`, `group`, `swap`, `split_k`, `cluster`,
+`ctas`. A partial `config` is completed.]] },
+  { "candidates", matmul.candidates, [[
+candidates(problem: table) -> table[]
+Every configuration that fits, best first by the cost model: `{config=, microseconds=, terms=}`, to be given to
+`tc.autotune`.]] },
+  { "describe", matmul.describe, [[
+describe(config: table) -> string
+A configuration in words: "128x256x64 s4 g8".]] },
+})
+
+return matmul

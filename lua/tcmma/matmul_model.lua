@@ -1,0 +1,219 @@
+--- Which configuration a matmul gets: candidates and a small cost model.
+--
+-- A configuration is {tile_m, tile_n, tile_k, stages, group, swap, split_k, cluster, ctas}.  tile_m and tile_n are
+-- the rows and columns of the accumulator; with `swap` its rows run over N (out is computed transposed), so that
+-- few rows of A cost few columns of the tensor core instead of 64 idle rows.
+
+local model = {}
+
+--- Two activities that overlap, though not perfectly.
+local function overlap(a, b)
+  return math.max(a, b) + 0.15 * math.min(a, b)
+end
+
+--- What the model knows of a machine.  `l2` is bytes per SM and clock, `dram` bytes a microsecond of all SMs.
+--
+-- instruction(rows, columns): clocks of one MMA over 32 bytes of K, from its arithmetic and from reading its
+-- operands out of shared memory at 128 bytes a clock.  On Hopper each warpgroup reads B for its own 64 rows; on
+-- Blackwell 64 rows take the time of 128.
+model.machines = {
+  sm_90a = {
+    sms = 132, clock = 1755, l2 = 52, dram = 4300e3, smem = 232448, overlapped_epilogue = false,
+    instruction = function(rows, columns)
+      return rows / 64 * overlap(columns / 2, (2048 + 32 * columns) / 128)
+    end,
+  },
+  sm_100a = {
+    sms = 148, clock = 1850, l2 = 52, dram = 8000e3, smem = 232448, overlapped_epilogue = true,
+    instruction = function(rows, columns)
+      return overlap(columns / 2, (32 * rows + 32 * columns) / 128)
+    end,
+  },
+}
+model.machines.sm_103a = model.machines.sm_100a
+
+local LATENCY = 1.0        -- microseconds from a load's issue to its data, under load
+local START = 2.0          -- launch, barriers, first load
+local STEP_CLOCKS = 40     -- of barriers around each k-block that one consumer does not hide
+local PIECE_CLOCKS = 250   -- of the epilogue for 64 rows and columns: convert, store to SMEM, two barriers
+local SPLIT = 0.4          -- microseconds for each further CTA that a tile is split over
+local FEW_STAGES = 0.05    -- loss for each stage fewer than four
+local BARRIER_BYTES = 1024 -- of SMEM set aside for barriers and alignment
+
+local function cdiv(a, b) return (a + b - 1) // b end
+
+local function bytes_of(dtype) return dtype.bits / 8 end
+
+--- The pieces {at=, width=} of the columns that the epilogue moves: as many of 128 bytes as fit, then of 64, 32
+-- and 16. Blackwell's accumulators of 64 rows can only be loaded whole.
+function model.pieces(problem, config)
+  local columns, bits = config.tile_n, config.swap and 16 or problem.out_dtype.bits
+  if config.tile_m == 64 and problem.target ~= "sm_90a" then return { { at = 0, width = columns } } end
+  local list, at = {}, 0
+  for _, bytes in ipairs { 128, 64, 32, 16 } do
+    local width = bytes * 8 // bits
+    while at + width <= columns do
+      list[#list + 1] = { at = at, width = width }
+      at = at + width
+    end
+  end
+  return list
+end
+
+--- The buffers of those pieces: two for the widest, which alternate, one for each narrower width.
+-- Sets piece.buffer and returns a list of {width, slots}.
+function model.buffers(pieces)
+  local list, by_width, turn = {}, {}, {}
+  for _, piece in ipairs(pieces) do
+    local width = piece.width
+    local count = (turn[width] or 0) + 1
+    turn[width] = count
+    if not by_width[width] then
+      list[#list + 1] = { width = width, slots = 1 }
+      by_width[width] = #list
+    end
+    local buffer = list[by_width[width]]
+    buffer.slots = math.min(2, math.max(buffer.slots, count))
+    piece.buffer, piece.slot = by_width[width], (count - 1) % 2
+  end
+  return list
+end
+
+--- Bytes of SMEM for the epilogue of a configuration: staging of the result, and of the residual.
+local function epilogue_bytes(problem, config)
+  local bits = problem.out_dtype.bits
+  local pieces = model.pieces(problem, config)
+  local bytes = 0
+  for _, buffer in ipairs(model.buffers(pieces)) do
+    local one = buffer.width * config.tile_m * bits // 8
+    bytes = bytes + buffer.slots * cdiv(one, 1024) * 1024
+  end
+  if problem.residual then bytes = bytes * 2 end
+  if config.split_k > 1 then bytes = bytes + (config.split_k - 1) * config.tile_m * config.tile_n * 4 end
+  return bytes
+end
+model.epilogue_bytes = epilogue_bytes
+
+local function stage_bytes(problem, config)
+  return (config.tile_m + config.tile_n) * config.tile_k * problem.dtype.bits // 8
+end
+
+--- How many stages fit (at most `most`).
+function model.stages(problem, config, most)
+  local room = model.machines[problem.target].smem - BARRIER_BYTES - epilogue_bytes(problem, config)
+  return math.min(most, room // stage_bytes(problem, config))
+end
+
+--- Rows of tiles that are walked together so that what they share stays in L2.
+local function group(tiles_m, tiles_n)
+  if tiles_m == 1 then return 1 end
+  return math.min(tiles_m, tiles_n < 16 and 4 or 8)
+end
+
+--- The estimated microseconds of a configuration, and the terms: compute, memory, tiles, waves.
+function model.cost(problem, config)
+  local machine = model.machines[problem.target]
+  local rows, columns = problem.M, problem.N
+  if config.swap then rows, columns = columns, rows end
+  local size, K = bytes_of(problem.dtype), problem.K
+  local clusters = math.max(config.split_k, config.cluster or 1)
+  local sms = machine.sms // clusters * clusters
+  if clusters == 3 then sms = math.min(sms, 117) elseif clusters >= 4 then sms = math.min(sms, 120) end
+  local tiles = cdiv(rows, config.tile_m) * cdiv(columns, config.tile_n) * config.split_k
+  local ctas = math.min(tiles, sms)
+  -- Over many waves the CTAs drift apart, and a last wave that is not full costs less than a whole one.
+  local waves = cdiv(tiles, sms)
+  if waves > 4 then waves = (waves + tiles / sms) / 2 end
+  local steps = cdiv(cdiv(K, config.tile_k), config.split_k)
+  local depth = steps * config.tile_k * size
+
+  local math_clocks = depth / 32 * machine.instruction(config.tile_m, config.tile_n)
+  if config.tile_m == 64 then math_clocks = math_clocks + steps * STEP_CLOCKS end
+  -- One SM takes in what L2 gives it, or what its stages in flight cover of the latency.
+  local flight = math.min(config.stages, steps) * stage_bytes(problem, config) / (LATENCY * machine.clock)
+  local load_clocks = depth * (config.tile_m + config.tile_n) / math.min(machine.l2, flight)
+  local epilogue = config.tile_n / 64 * PIECE_CLOCKS * (config.tile_m == 64 and 1 or 1.7)
+  local tile = overlap(math_clocks, load_clocks) * (1 + FEW_STAGES * math.max(0, math.min(4, steps) - config.stages))
+  local clocks = waves * tile + (machine.overlapped_epilogue and 1 or waves) * epilogue
+  local compute = clocks / machine.clock
+
+  local bytes = (rows + columns) * K * size + rows * columns * bytes_of(problem.out_dtype)
+  local covered = ctas * math.min(config.stages * stage_bytes(problem, config),
+    (config.tile_m + config.tile_n) * depth)
+  local memory = bytes / (machine.dram * math.min(1, covered / (machine.dram * LATENCY)))
+  return START + LATENCY + overlap(compute, memory) + SPLIT * (config.split_k - 1), {
+    compute = compute, memory = memory, tiles = tiles, waves = waves,
+  }
+end
+
+local function fits(problem, config)
+  return config.stages >= 2 or config.stages == cdiv(cdiv(problem.K, config.tile_k), config.split_k)
+end
+
+--- Fills what a partial configuration leaves open.
+function model.complete(problem, given)
+  local config = {}
+  for key, value in pairs(given) do config[key] = value end
+  config.swap = config.swap or false
+  config.split_k = config.split_k or 1
+  config.cluster = config.cluster or 1
+  config.tile_k = config.tile_k or 1024 // problem.dtype.bits
+  local rows, columns = problem.M, problem.N
+  if config.swap then rows, columns = columns, rows end
+  config.tile_m = config.tile_m or (rows <= 64 and 64 or 128)
+  config.tile_n = config.tile_n or math.min(128, cdiv(columns, 16) * 16)
+  local steps = cdiv(problem.K, config.tile_k)
+  config.stages = config.stages or math.max(1, model.stages(problem, config, math.max(12, steps)))
+  config.stages = math.min(config.stages, 32)
+  config.group = config.group or group(cdiv(rows, config.tile_m), cdiv(columns, config.tile_n))
+  return config
+end
+
+--- All configurations that fit, best first by the model: a list of {config, microseconds, terms}.
+-- `limits`: {split_k = largest that the target's kernels have, cluster = same}.
+function model.candidates(problem, limits)
+  local list = {}
+  local atom = 1024 // problem.dtype.bits
+  for _, swap in ipairs { false, true } do
+    local rows, columns = problem.M, problem.N
+    if swap then rows, columns = columns, rows end
+    -- Swapping pays where it saves idle rows, and moves the long way through the epilogue otherwise.
+    if swap and problem.M > 128 then break end
+    for _, tile_m in ipairs { 64, 128 } do
+      for tile_n = 16, math.min(256, cdiv(columns, 16) * 16), 16 do
+        for units = 1, tile_m == 64 and 2 or 1 do
+          for split_k = 1, problem.M <= 128 and limits.split_k or 1 do
+            local config = model.complete(problem, {
+              swap = swap, tile_m = tile_m, tile_n = tile_n, tile_k = atom * units, split_k = split_k, stages = 1,
+            })
+            local one_wave = cdiv(rows, tile_m) * cdiv(columns, tile_n) * split_k <= model.machines[problem.target].sms
+            local most = units == 2 and 8 or 12
+            if one_wave then most = math.min(most, cdiv(cdiv(problem.K, config.tile_k), split_k)) end
+            config.stages = model.stages(problem, config, most)
+            if fits(problem, config) and (split_k == 1 or one_wave) then
+              local cost, terms = model.cost(problem, config)
+              list[#list + 1] = { config = config, microseconds = cost, terms = terms }
+            end
+          end
+        end
+      end
+    end
+  end
+  table.sort(list, function(a, b)
+    if a.microseconds ~= b.microseconds then return a.microseconds < b.microseconds end
+    return model.describe(a.config) < model.describe(b.config)
+  end)
+  return list
+end
+
+--- "128x256x64 s4 g8", with "swap", "sk2", "cl2" where they hold.
+function model.describe(config)
+  local text = ("%dx%dx%d s%d g%d"):format(config.tile_m, config.tile_n, config.tile_k, config.stages, config.group)
+  if config.swap then text = "swap " .. text end
+  if config.split_k > 1 then text = text .. " sk" .. config.split_k end
+  if config.cluster > 1 then text = text .. " cl" .. config.cluster end
+  if config.ctas then text = text .. " ctas" .. config.ctas end
+  return text
+end
+
+return model
