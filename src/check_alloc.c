@@ -5,7 +5,7 @@
 
 static const char *dims_text(struct kern *k, const struct alloc *a)
 {
-	struct strbuf b = {0};
+	struct strbuf b = {.arena = &k->arena};
 	const char *text;
 
 	tc_print_shape(&b, a->shape, a->rank);
@@ -17,7 +17,7 @@ static const char *dims_text(struct kern *k, const struct alloc *a)
 static const char *numbers_text(struct kern *k, const int64_t *n, int rank)
 {
 	struct dim d[2 * TC_MAX_RANK] = {{0}};
-	struct strbuf b = {0};
+	struct strbuf b = {.arena = &k->arena};
 	const char *text;
 
 	for (int i = 0; i < rank; i++)

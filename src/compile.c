@@ -49,7 +49,7 @@ static void begin(struct compilation *c)
 static void finish(struct compilation *c, struct strbuf *text)
 {
 	struct program *p = c->program;
-	struct strbuf info = {0};
+	struct strbuf info = {.arena = c->arena};
 
 	p->ptx = tc_arena_strdup(c->arena, text->text);
 	p->ptx_length = text->length;

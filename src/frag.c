@@ -30,7 +30,7 @@ static void print_ints(struct strbuf *b, const int *shape, int rank)
 
 const char *tc_frag_text(struct kern *k, const struct frag *f)
 {
-	struct strbuf b = {0};
+	struct strbuf b = {.arena = &k->arena};
 	const char *text;
 
 	tc_printf(&b, "%s ", tc_dtypes[f->dtype].name);

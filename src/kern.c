@@ -184,7 +184,7 @@ static void check_role(struct kern *k, const struct role *draft)
 			"tc.role inside the block of role '%s' (%s): roles are made in shared code",
 			k->current->role->name, tc_pos_text(k, k->current->role->pos));
 	if (k->roleless_op) {
-		struct strbuf b = {0};
+		struct strbuf b = {.arena = &k->arena};
 
 		tc_print_op(&b, k, k->roleless_op);
 

@@ -151,7 +151,7 @@ void tc_lower_role(struct low *l, const struct op *op)
 /* "{}" takes the next value, "{{" and "}}" are braces. */
 static const char *printf_format(struct low *l, const struct print_op *p)
 {
-	struct strbuf b = {0};
+	struct strbuf b = {.arena = l->arena};
 	const char *text;
 	int next = 0;
 

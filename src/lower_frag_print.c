@@ -43,7 +43,7 @@ static const char *row_format(struct low *l, int index, int rows, int shown, int
 static const char *header(struct low *l, const struct print_op *p)
 {
 	const char *text, *name = tc_frag_text(l->c->kern, p->frag);
-	struct strbuf b = {0};
+	struct strbuf b = {.arena = l->arena};
 
 	for (const char *s = p->format ? p->format : ""; *s; s++) {
 		char one[2] = {*s, 0};

@@ -30,21 +30,33 @@ static void expected_shape(struct strbuf *b, const struct alloc *a)
 	tc_puts(b, a->rank == 1 ? ",)" : ")");
 }
 
-static int shape_error(lua_State *L, const struct binding *b, int i, const char *more)
+struct mismatch {
+	struct strbuf wanted, got; /* in the kernel's arena */
+	const struct array *array;
+	const struct alloc *argument;
+};
+
+static void write_mismatch(struct kern *k, void *arg)
 {
-	const struct array *a = b->arrays[i];
-	struct strbuf *wanted = tc_new_object(L, "tcmma.text", sizeof *wanted, 0);
-	struct strbuf *got = tc_new_object(L, "tcmma.text", sizeof *got, 0);
+	struct mismatch *m = arg;
 	struct dim shape[TC_MAX_RANK] = {{0}};
 
-	for (int d = 0; d < a->rank; d++)
-		shape[d].size = a->shape[d];
-	expected_shape(wanted, b->kern->args[i]->alloc);
-	tc_print_shape(got, shape, a->rank);
+	m->wanted.arena = m->got.arena = &k->arena;
+	for (int d = 0; d < m->array->rank; d++)
+		shape[d].size = m->array->shape[d];
+	expected_shape(&m->wanted, m->argument);
+	tc_print_shape(&m->got, shape, m->array->rank);
+}
+
+static int shape_error(lua_State *L, const struct binding *b, int i, const char *more)
+{
+	struct mismatch m = {.array = b->arrays[i], .argument = b->kern->args[i]->alloc};
+
+	tc_text_call(L, tc_check_kernel(L, 1), write_mismatch, &m);
 	return tc_error(L,
 			"Argument shape mismatch: expected %s, got %s\n"
 			"  argument %d of kernel '%s'%s",
-			wanted->text, got->text, i + 1, b->kern->name, more);
+			m.wanted.text, m.got.text, i + 1, b->kern->name, more);
 }
 
 static void bind_dim(lua_State *L, struct binding *b, int i, int d, const struct dim *dim)

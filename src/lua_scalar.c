@@ -429,7 +429,7 @@ struct axis {
 
 static const char *axis_list(struct kern *k)
 {
-	struct strbuf b = {0};
+	struct strbuf b = {.arena = &k->arena};
 	const char *text;
 
 	for (int i = 0; i < k->grid_rank + k->cluster_rank; i++) {

@@ -344,7 +344,7 @@ struct text {
 	const struct array *array;
 	const void *data;
 	int precision, edge, width;
-	struct strbuf out;
+	struct strbuf *out;
 };
 
 static void element_text(const struct text *t, int64_t i, char *text, size_t size)
@@ -375,7 +375,7 @@ static void write_dimension(struct text *t, int depth, int64_t first, bool measu
 		if (measure)
 			t->width = (int)strlen(word) > t->width ? (int)strlen(word) : t->width;
 		else
-			tc_printf(&t->out, "%*s", t->width, word);
+			tc_printf(t->out, "%*s", t->width, word);
 		return;
 	}
 	n = a->shape[depth];
@@ -383,20 +383,28 @@ static void write_dimension(struct text *t, int depth, int64_t first, bool measu
 		stride *= a->shape[i];
 	bool inner = depth == a->rank - 1, cut = n > 2 * t->edge + 2;
 	if (!measure)
-		tc_puts(&t->out, "{");
+		tc_puts(t->out, "{");
 	for (int64_t i = 0; i < n; i++) {
 		if (!measure && i > 0)
-			tc_printf(&t->out, inner ? ", " : ",\n%*s", inner ? 0 : depth + 1, "");
+			tc_printf(t->out, inner ? ", " : ",\n%*s", inner ? 0 : depth + 1, "");
 		if (cut && i == t->edge) {
 			if (!measure)
-				tc_puts(&t->out, "...");
+				tc_puts(t->out, "...");
 			i = n - t->edge - 1;
 			continue;
 		}
 		write_dimension(t, depth + 1, first + i * stride, measure);
 	}
 	if (!measure)
-		tc_puts(&t->out, "}");
+		tc_puts(t->out, "}");
+}
+
+static void write_all(void *arg)
+{
+	struct text *t = arg;
+
+	write_dimension(t, 0, 0, true);
+	write_dimension(t, 0, 0, false);
 }
 
 static int array_tostring_values(lua_State *L)
@@ -404,15 +412,16 @@ static int array_tostring_values(lua_State *L)
 	static const char *const options[] = {"precision", "edge", NULL};
 	struct array *a = tc_check_array(L, 1);
 	struct text t = {.array = a};
+	struct err e = {0};
 
 	tc_options(L, 2, options);
 	t.precision = (int)tc_option_integer(L, 2, "precision", a->dtype == DT_F64 ? 8 : 5, 1, 17);
 	t.edge = (int)tc_option_integer(L, 2, "edge", 3, 1, 1000000);
-	t.data = tc_array_data(L, a);
-	write_dimension(&t, 0, 0, true);
-	write_dimension(&t, 0, 0, false);
-	lua_pushlstring(L, t.out.text ? t.out.text : "", t.out.length);
-	tc_strbuf_free(&t.out);
+	t.out = tc_new_object(L, "tcmma.text", sizeof *t.out, 0);
+	t.data = tc_array_data(L, tc_check_array(L, 1));
+	tc_call(L, &e, write_all, &t);
+	lua_pushlstring(L, t.out->text ? t.out->text : "", t.out->length);
+	tc_strbuf_free(t.out);
 	return 1;
 }
 

@@ -5,12 +5,9 @@
 
 const char *const tc_space_names[] = {"GMEM", "SMEM", "TMEM"};
 
-static const char *take(struct kern *k, struct strbuf *b)
+static const char *text_of(const struct strbuf *b)
 {
-	const char *text = tc_arena_strdup(&k->arena, b->text ? b->text : "");
-
-	tc_strbuf_free(b);
-	return text;
+	return b->text ? b->text : "";
 }
 
 /* ---- shapes and refs ----------------------------------------------------- */
@@ -30,10 +27,10 @@ void tc_print_shape(struct strbuf *b, const struct dim *shape, int rank)
 
 const char *tc_shape_text(struct kern *k, const struct ref *r)
 {
-	struct strbuf b = {0};
+	struct strbuf b = {.arena = &k->arena};
 
 	tc_print_shape(&b, r->shape, r->rank);
-	return take(k, &b);
+	return text_of(&b);
 }
 
 bool tc_ref_is_whole(const struct ref *r)
@@ -81,7 +78,7 @@ void tc_print_attributes(struct strbuf *b, const struct alloc *a)
 const char *tc_ref_text(struct kern *k, const struct ref *r)
 {
 	const struct alloc *a = r->alloc;
-	struct strbuf b = {0};
+	struct strbuf b = {.arena = &k->arena};
 
 	tc_printf(&b, "%s ref, %s ", tc_space_names[a->space], tc_dtypes[a->dtype].name);
 	tc_print_shape(&b, r->shape, r->rank);
@@ -96,7 +93,7 @@ const char *tc_ref_text(struct kern *k, const struct ref *r)
 		tc_printf(&b, ", allocated at %s", tc_pos_text(k, a->pos));
 	if (a->name)
 		tc_printf(&b, " (\"%s\")", a->name);
-	return take(k, &b);
+	return text_of(&b);
 }
 
 /* ---- values -------------------------------------------------------------- */
@@ -216,8 +213,8 @@ void tc_print_val(struct strbuf *b, struct kern *k, const struct val *v)
 
 const char *tc_val_text(struct kern *k, const struct val *v)
 {
-	struct strbuf b = {0};
+	struct strbuf b = {.arena = &k->arena};
 
 	tc_print_val(&b, k, v);
-	return take(k, &b);
+	return text_of(&b);
 }

@@ -237,6 +237,7 @@ static void check_legality(struct kern *k, struct op *o)
 		break;
 	case OP_LOAD_SCALAR:
 		check_scalar_access(k, o->u.load_scalar.ref, "loaded");
+		tc_check_own(k, o->u.load_scalar.ref);
 		break;
 	case OP_STORE_SCALAR:
 		check_scalar_access(k, o->u.store_scalar.ref, "stored");
@@ -249,6 +250,8 @@ static void check_legality(struct kern *k, struct op *o)
 		break;
 	case OP_MMA:
 		tc_check_mma(k, &o->u.mma);
+		tc_check_own(k, o->u.mma.a);
+		tc_check_own(k, o->u.mma.b);
 		break;
 	case OP_BARRIER_ARRIVE:
 		tc_check_arrive(k, &o->u.arrive);
@@ -262,6 +265,7 @@ static void check_legality(struct kern *k, struct op *o)
 	case OP_ASYNC_COPY_SMEM_TO_TMEM:
 	case OP_ASYNC_COPY_SCALES_TO_TMEM:
 	case OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM:
+		tc_check_own(k, o->u.tmem_copy.src);
 		tc_check_tmem_copy(k, o->kind, &o->u.tmem_copy);
 		break;
 	case OP_ASYNC_LOAD_TMEM:
@@ -272,6 +276,7 @@ static void check_legality(struct kern *k, struct op *o)
 		break;
 	case OP_LOAD:
 		tc_check_load(k, &o->u.load);
+		tc_check_own(k, o->u.load.ref);
 		break;
 	case OP_STORE:
 		tc_check_store(k, &o->u.store);
@@ -300,7 +305,7 @@ static bool is_shared_op(const struct op *o)
 
 static const char *list_roles(struct kern *k)
 {
-	struct strbuf b = {0};
+	struct strbuf b = {.arena = &k->arena};
 	const char *text;
 
 	for (int i = 0; i < k->roles.count; i++)

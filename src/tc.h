@@ -26,8 +26,9 @@ char *tc_arena_printf(struct arena *a, const char *fmt, ...) __attribute__((form
 void tc_arena_free(struct arena *a);
 
 struct strbuf {
-	char *text; /* malloc'ed, NUL-terminated */
+	char *text; /* NUL-terminated; malloc'ed unless it grows in an arena */
 	size_t length, capacity;
+	struct arena *arena; /* where a failure in the middle must lose nothing; NULL: malloc */
 };
 void tc_puts(struct strbuf *b, const char *s);
 void tc_printf(struct strbuf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -270,7 +271,10 @@ struct barrier {
 	int num_arrivals, num_barriers;
 	bool orders_tensor_core;
 	bool cluster;          /* cluster_barrier: arrivals of every CTA along `axes` */
-	unsigned cluster_axes; /* bit i: cluster axis i */
+	unsigned cluster_axes; /* bit i: cluster axis i, of all groups */
+	/* An arrival reaches the CTAs that differ from its own in the axes of one group alone. */
+	int cluster_groups;
+	unsigned cluster_group[3];
 	struct srcpos pos;
 	const char *name;
 	int64_t offset; /* set by place.c: bytes from the dynamic base */
@@ -616,6 +620,22 @@ int tc_kern_cluster_axis(const struct kern *k, const char *name);
 /* Bit i: cluster axis i is among the names; an unknown one fails. */
 unsigned tc_kern_axes(struct kern *k, const char *const *names, int count);
 
+/* cluster.c: the CTAs of a cluster, by rank, which counts the last axis fastest. */
+bool tc_has_cluster(const struct kern *k); /* of more than one CTA */
+int tc_cluster_size(const struct kern *k, unsigned axes); /* CTAs along these axes */
+int tc_cluster_stride(const struct kern *k, int axis);    /* between ranks */
+/* Bits: ranks of the CTAs that share with rank 0 all but these axes. */
+uint32_t tc_cluster_line(const struct kern *k, unsigned axes);
+/* CTAs that an arrival reaches, and from which as many come; 1: its own. */
+int tc_cluster_peers(const struct kern *k, const unsigned *group, int count);
+/* A multicast tile in `columns` times `rows` pieces, one for each CTA; false: it does not fall apart. */
+struct multicast_cut {
+	int rows, columns;
+};
+struct smem_layout;
+bool tc_multicast_cut(const struct smem_layout *s, int64_t rows, int64_t columns, int ctas,
+		      struct multicast_cut *cut);
+
 /* val.c: expressions (frag.c for register tiles below) */
 struct val *tc_val_const(struct kern *k, int32_t i);
 struct val *tc_val_float(struct kern *k, float f);
@@ -720,6 +740,11 @@ void tc_check_commit_arrive(struct kern *k, struct arrive_op *a);
 void tc_check_barrier(struct kern *k, const struct barrier *b);
 void tc_check_arrive(struct kern *k, struct arrive_op *a);
 void tc_check_wait(struct kern *k, struct wait_op *w);
+/* tc.cluster_ref; and ops that work on the CTA's own memory. */
+void tc_check_cluster_ref(struct kern *k, const struct ref *r, const struct val *rank);
+void tc_check_cluster_barrier_ref(struct kern *k, const struct barrier_ref *b,
+				  const struct val *rank);
+void tc_check_own(struct kern *k, const struct ref *r);
 void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c);
 void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c);
 void tc_check_tmem_copy(struct kern *k, enum op_kind kind, struct tmem_copy_op *c);

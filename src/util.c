@@ -180,15 +180,17 @@ static void reserve(struct strbuf *b, size_t more)
 	if (wanted <= b->capacity)
 		return;
 
-	size_t capacity = b->capacity ? b->capacity : 256;
+	size_t capacity = b->capacity ? b->capacity : b->arena ? 64 : 256;
 
 	while (capacity < wanted)
 		capacity *= 2;
 
-	char *text = realloc(b->text, capacity);
+	char *text = b->arena ? tc_arena_alloc(b->arena, capacity) : realloc(b->text, capacity);
 
 	if (!text)
 		out_of_memory(capacity);
+	if (b->arena && b->length)
+		memcpy(text, b->text, b->length + 1);
 	b->text = text;
 	b->capacity = capacity;
 }
@@ -226,7 +228,8 @@ void tc_printf(struct strbuf *b, const char *fmt, ...)
 
 void tc_strbuf_free(struct strbuf *b)
 {
-	free(b->text);
+	if (!b->arena)
+		free(b->text);
 	memset(b, 0, sizeof *b);
 }
 

@@ -126,7 +126,8 @@ bool emu_flow_build(struct emu_flow *flow, const struct emu_function *function,
 	}
 	free(leader);
 	if (!fine)
-		snprintf(error->text, sizeof error->text, "the control flow of '%s' is too large",
+		snprintf(error->text, sizeof error->text,
+			 "the control flow of '%s' is too large for the memory there is",
 			 function->name);
 	return fine;
 }

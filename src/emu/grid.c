@@ -382,7 +382,9 @@ bool emu_run(struct emu *emu, const struct emu_module *module, const struct emu_
 		free(grid.params);
 		return false;
 	}
+	emu->running++;
 	run(&grid);
+	emu->running--;
 	report->completed = !grid.stopped;
 	report->counters.seconds = seconds_now() - start;
 	free(grid.params);

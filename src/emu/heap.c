@@ -13,6 +13,7 @@
 #define GAP             4096u
 #define MAPPED_FROM     (1u << 20)
 #define MAX_ALLOCATIONS (16u << 20)
+#define REMEMBERED      1024u /* released allocations */
 
 static bool parse_target(const char *target, int *sm, char *suffix)
 {
@@ -216,6 +217,26 @@ struct emu_allocation *emu_nearest_allocation(struct emu *emu, uint64_t address)
 	return found;
 }
 
+/* The oldest released allocations: their addresses are nobody's from now on. */
+static void forget(struct emu *emu)
+{
+	size_t kept = 0;
+
+	if (emu->running || emu->released <= REMEMBERED)
+		return;
+	for (size_t i = 0; i < emu->count; i++) {
+		struct emu_allocation *a = emu->allocations[i];
+
+		if (a->released && emu->released > REMEMBERED) {
+			emu->released--;
+			free(a);
+		} else {
+			emu->allocations[kept++] = a;
+		}
+	}
+	emu->count = kept;
+}
+
 bool emu_release(struct emu *emu, uint64_t address)
 {
 	struct emu_allocation *allocation = emu_find_allocation(emu, address, 1);
@@ -227,6 +248,8 @@ bool emu_release(struct emu *emu, uint64_t address)
 	allocation->host = NULL;
 	allocation->released = true;
 	emu->memory_used -= allocation->size;
+	emu->released++;
+	forget(emu);
 	pthread_mutex_unlock(&emu->lock);
 	return true;
 }

@@ -376,7 +376,9 @@ bool emu_slots_function(struct emu_function *function, struct emu_error *error)
 	}
 	if (!fine && !error->text[0])
 		snprintf(error->text, sizeof error->text,
-			 "'%s' has more live registers than the emulator holds", function->name);
+			 "the registers of '%s' that are live at once are too many for the memory "
+			 "there is",
+			 function->name);
 	free(memory);
 	free(slots.start);
 	free(slots.end);
