@@ -447,6 +447,8 @@ struct emu_split {
 	   over EMU_BLOCKED, zeroed when the instruction is done. */
 	uint32_t stage;
 	uint64_t scratch;
+	uint8_t timeouts; /* of mbarrier.try_wait, one after the other */
+#define EMU_TIMED_OUT 1   /* `stage` of a try_wait that is to return false */
 	/* Poll detection. */
 	bool polled;
 	uint32_t poll_pc, poll_repeats;

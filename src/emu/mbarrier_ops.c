@@ -189,7 +189,9 @@ static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *i
 		if (completed(barrier, ins, value))
 			done |= 1u << lane;
 	}
-	if (!done && uniform && (ins->variant & wait_try)) {
+	if (done)
+		warp->split->timeouts = 0;
+	else if (uniform && (ins->variant & wait_try) && warp->split->stage != EMU_TIMED_OUT) {
 		warp->split->scratch =
 			ins->variant & wait_parity ? value : value >> token_phase & 1;
 		return emu_block_on(warp, &barrier->waitable);

@@ -346,6 +346,45 @@ static bool release_parked(struct emu_worker *worker)
 	return false;
 }
 
+/*
+ * A try_wait waits for some time only, and the code after it may be what the others wait for.  A
+ * thread that has come back to it this often does nothing else.
+ */
+#define MAX_TIMEOUTS 4
+
+static bool time_out_at(struct emu_waitable *waitable)
+{
+	bool any = false;
+
+	for (struct emu_split *s = waitable->first; s; s = s->next) {
+		if (!(s->frame->function->ins[s->pc].flags & EMU_I_POLL) ||
+		    s->timeouts >= MAX_TIMEOUTS)
+			continue;
+		s->timeouts++;
+		s->stage = EMU_TIMED_OUT;
+		any = true;
+	}
+	if (any)
+		emu_wake(waitable);
+	return any;
+}
+
+static bool time_out(struct emu_worker *worker)
+{
+	bool any = false;
+
+	for (struct emu_cluster *cluster = worker->clusters; cluster; cluster = cluster->next)
+		for (int c = 0; c < cluster->cta_count; c++)
+			for (uint32_t w = 0; w < cluster->ctas[c]->warp_count; w++) {
+				struct emu_warp *warp = cluster->ctas[c]->warps[w];
+
+				for (int i = 0; i < EMU_LANES; i++)
+					if (warp->splits[i].state == EMU_SPLIT_BLOCKED)
+						any |= time_out_at(warp->splits[i].waitable);
+			}
+	return any;
+}
+
 /* Nobody can run: something must complete, change, arrive or be let go. */
 static bool unstick(struct emu_worker *worker)
 {
@@ -357,7 +396,7 @@ static bool unstick(struct emu_worker *worker)
 		return true;
 	if (worker->polling && worker->resident_ctas < limit && admit(worker))
 		return true;
-	if (release_parked(worker))
+	if (time_out(worker) || release_parked(worker))
 		return true;
 	if (!worker->grid->stopped)
 		emu_report_deadlock(worker);
