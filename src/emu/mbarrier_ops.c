@@ -196,6 +196,9 @@ static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *i
 			ins->variant & wait_parity ? value : value >> token_phase & 1;
 		return emu_block_on(warp, &barrier->waitable);
 	}
+	/* What has timed out is no spinning on memory: it is counted by itself. */
+	if (warp->split->stage == EMU_TIMED_OUT)
+		warp->split->polled = false;
 	emu_set_predicate(warp, &ins->operands[0], mask, done);
 	return EMU_NEXT;
 }
