@@ -324,8 +324,9 @@ bool ptx_instruction(struct ptx_parser *parser)
 		if (count == MAX_OPERANDS)
 			return ptx_fail(parser, mnemonic.line, "more than %d operands",
 					MAX_OPERANDS);
-		if (count && !ptx_expect(parser, ","))
-			return false;
+		if (count && !ptx_accept(parser, ","))
+			return ptx_fail(parser, parser->token.line, "expected ',' or ';', found %s",
+					ptx_quote(&parser->token, buffer, sizeof buffer));
 		operands[count] = (struct emu_operand){0};
 		if (!ptx_operand(parser, &operands[count]))
 			return false;
