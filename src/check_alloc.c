@@ -154,8 +154,10 @@ static void infer_layout(struct kern *k, struct alloc *a, int64_t rows, int64_t 
 		a->layout = a->collective ? TML_M64_COLLECTIVE : TML_HALF_LANE;
 		if (a->packing > columns / 2)
 			tc_documented(&k->err, TMEM_PACKING, "", tc_integer_text(k, a->packing));
-		if (columns % 16)
+		if (columns % 16 && tc_lanes_have_halves(k))
 			tc_documented(&k->err, TMEM_COLUMNS_16, "", tc_integer_text(k, columns));
+	} else if (rows % 64 == 0 && rows <= 256 && !tc_lanes_have_halves(k)) {
+		a->layout = TML_DEFAULT;
 	} else {
 		tc_documented(&k->err, TMEM_ROWS, "", dims_text(k, a), tc_integer_text(k, rows));
 	}

@@ -277,10 +277,11 @@ static void check_places(struct kern *k, const struct mma_op *m, const struct mm
 		tc_documented(&k->err, MMA_NO_SWIZZLE, tc_got(k, "a", m->a));
 	if (s->scaled && s->sparse && s->a_in_tmem)
 		tc_documented(&k->err, MMA_TMEM_A_SPARSE_SCALED, tc_got(k, "a", m->a));
-	if (s->a_in_tmem && s->m != 128)
+	if (s->a_in_tmem && s->m != 128 && tc_lanes_have_halves(k))
 		tc_documented(&k->err, MMA_TMEM_A_M, tc_got(k, "a", m->a),
 			      tc_integer_text(k, s->m));
-	if (s->a_in_tmem && (a->layout != TML_DEFAULT || a->packing != 32 / s->bits))
+	if (s->a_in_tmem &&
+	    ((a->layout != TML_DEFAULT && tc_lanes_have_halves(k)) || a->packing != 32 / s->bits))
 		tc_documented(&k->err, MMA_A_LAYOUT, tc_got(k, "a", m->a),
 			      tc_arena_printf(&k->arena, "default(packing=%d)", 32 / s->bits),
 			      tc_layout_text(k, a));
@@ -308,7 +309,7 @@ static void check_m(struct kern *k, const struct mma_op *m, const struct mma_sha
 {
 	bool halves = !s->collective && tc_lanes_have_halves(k);
 
-	if (s->m == 128) {
+	if (s->m == 128 || (s->m > 128 && s->m <= 256 && !tc_lanes_have_halves(k))) {
 		check_acc_layout(k, m, TML_DEFAULT, "default");
 	} else if (s->m == 64) {
 		if (s->scaled && !s->collective)
@@ -366,7 +367,7 @@ static void check_n(struct kern *k, const struct mma_op *m, const struct mma_sha
 {
 	const char *more = tc_got(k, "b", m->b), *n = tc_integer_text(k, s->n);
 	bool integer = s->d == DT_I32;
-	int groups = s->m == 64 && !s->collective ? 2 : 1;
+	int groups = s->m == 64 && !s->collective && tc_lanes_have_halves(k) ? 2 : 1;
 	int r = (s->collective ? 16 : 8) * (integer ? 2 : 1);
 
 	if (s->n % groups || s->n / groups % r)
@@ -426,7 +427,7 @@ static void check_tiles(struct kern *k, const struct mma_op *m, const struct mma
 		tc_documented(&k->err, MMA_SPARSE_TILES, tc_got(k, "b", m->b));
 	if (s->scaled && s->n > 256)
 		tc_documented(&k->err, MMA_SCALED_TILES, tc_got(k, "b", m->b));
-	if (s->a == DT_F32 || s->a == DT_TF32)
+	if ((s->a == DT_F32 || s->a == DT_TF32) && !(k->target && !strcmp(k->target, "sm_90a")))
 		tc_documented(&k->err, MMA_NO_KIND, got_limited(k, m, s, ERROR_MMA_NO_KIND),
 			      tc_mma_dtype(s->a));
 }
@@ -471,6 +472,9 @@ void tc_mma_supported(struct kern *k, const struct mma_op *m, const struct mma_s
 {
 	const struct mma_row *row = tc_mma_row(false, s->a, s->b, s->d,
 					       s->scaled ? m->a_scale->alloc->dtype : DT_COUNT);
+	const struct mma_row *wgmma = s->scaled || s->sparse || s->collective
+					      ? NULL
+					      : tc_mma_row(true, s->a, s->b, s->d, DT_COUNT);
 	const char *kind = row ? row->name : "these element types";
 
 	if (row && row->kind == MMA_MXF4 && tc_mma_block(m, s) == (s->sparse ? 32 : 16))
@@ -479,6 +483,9 @@ void tc_mma_supported(struct kern *k, const struct mma_op *m, const struct mma_s
 		tc_documented(&k->err, MMA_TARGET, got_operands(k, m), kind, tc_mma_dtype(s->a),
 			      tc_mma_dtype(s->b), k->target);
 	if (row && row->kind == MMA_F16 && !s->sparse && !s->collective)
+		return;
+	/* Where no target is given, it may be that one: compiling for another says so. */
+	if (wgmma && (!k->target || tc_mma_on_target(wgmma, k->target)))
 		return;
 	tc_documented(&k->err, NOT_SUPPORTED, got_operands(k, m),
 		      tc_arena_printf(&k->arena, "tc.mma with %s%s%s", kind,

@@ -79,7 +79,7 @@ static void check_tmem_tile(struct kern *k, const struct ref *r)
 	if (!register_layout(a))
 		tc_documented(&k->err, TMEM_LAYOUT_REGISTERS, tc_got(k, "the ref", r),
 			      tc_layout_text(k, a));
-	if (r->shape[0].size > 128)
+	if (r->shape[0].size > 128 && tc_lanes_have_halves(k))
 		tc_documented(&k->err, LOAD_ROW_TILES, tc_got(k, "the ref", r));
 }
 
