@@ -224,66 +224,30 @@ static inline uint32_t edge_right(uint32_t z)
 
 /* ---- the forms ------------------------------------------------------------------ */
 
-#define UNARY(name, opcode, type, db, ab, V, R, expression)                                        \
-	static enum emu_step name##_##type(struct emu_warp *warp, const struct emu_ins *ins,       \
-					   uint32_t mask)                                          \
-	{                                                                                          \
-		EMU_CELL_##db *d = EMU_ROW_OF_##db(warp, ins->ref[0]);                             \
-		const EMU_CELL_##ab *a = EMU_ROW_OF_##ab(warp, ins->ref[1]);                       \
-                                                                                                   \
-		EMU_OVER_LANES(EMU_CELL_##db, ({                                                   \
-				       V x = (V)a[l];                                              \
-				       (EMU_CELL_##db)(R)(expression);                             \
-			       }))                                                                 \
-	}
-#define BINARY(name, opcode, type, db, ab, bb, V, W, R, expression)                                \
-	static enum emu_step name##_##type(struct emu_warp *warp, const struct emu_ins *ins,       \
-					   uint32_t mask)                                          \
-	{                                                                                          \
-		EMU_CELL_##db *d = EMU_ROW_OF_##db(warp, ins->ref[0]);                             \
-		const EMU_CELL_##ab *a = EMU_ROW_OF_##ab(warp, ins->ref[1]);                       \
-		const EMU_CELL_##bb *b = EMU_ROW_OF_##bb(warp, ins->ref[2]);                       \
-                                                                                                   \
-		EMU_OVER_LANES(EMU_CELL_##db, ({                                                   \
-				       V x = (V)a[l];                                              \
-				       W y = (W)b[l];                                              \
-				       (EMU_CELL_##db)(R)(expression);                             \
-			       }))                                                                 \
-	}
-#define TERNARY(name, opcode, type, db, ab, bb, cb, V, W, U, R, expression)                        \
-	static enum emu_step name##_##type(struct emu_warp *warp, const struct emu_ins *ins,       \
-					   uint32_t mask)                                          \
-	{                                                                                          \
-		EMU_CELL_##db *d = EMU_ROW_OF_##db(warp, ins->ref[0]);                             \
-		const EMU_CELL_##ab *a = EMU_ROW_OF_##ab(warp, ins->ref[1]);                       \
-		const EMU_CELL_##bb *b = EMU_ROW_OF_##bb(warp, ins->ref[2]);                       \
-		const EMU_CELL_##cb *c = EMU_ROW_OF_##cb(warp, ins->ref[3]);                       \
-                                                                                                   \
-		EMU_OVER_LANES(EMU_CELL_##db, ({                                                   \
-				       V x = (V)a[l];                                              \
-				       W y = (W)b[l];                                              \
-				       U z = (U)c[l];                                              \
-				       (void)x, (void)y;                                           \
-				       (EMU_CELL_##db)(R)(expression);                             \
-			       }))                                                                 \
-	}
-#include "alu_int.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
+/* The same code twice: for any host, and for one with wider vectors and shifts by lane. */
+#define FORM(name) name
+#define ATTRIBUTE
+#include "alu_forms.h"
+#undef FORM
+#undef ATTRIBUTE
 
-static const struct emu_form forms[] = {
-#define UNARY(name, opcode, type, db, ab, V, R, expression)                                        \
-	{opcode, EMU_T_##type, name##_##type, {db, ab}},
-#define BINARY(name, opcode, type, db, ab, bb, V, W, R, expression)                                \
-	{opcode, EMU_T_##type, name##_##type, {db, ab, bb}},
-#define TERNARY(name, opcode, type, db, ab, bb, cb, V, W, U, R, expression)                        \
-	{opcode, EMU_T_##type, name##_##type, {db, ab, bb, cb}},
-#include "alu_int.def"
-#undef UNARY
-#undef BINARY
-#undef TERNARY
-};
+#if defined __x86_64__
+#define FORM(name) wide_##name
+#define ATTRIBUTE  __attribute__((target("avx2")))
+#include "alu_forms.h"
+#undef FORM
+#undef ATTRIBUTE
+
+static const struct emu_form *host_forms(void)
+{
+	return __builtin_cpu_supports("avx2") ? wide_forms : forms;
+}
+#else
+static const struct emu_form *host_forms(void)
+{
+	return forms;
+}
+#endif
 
 static bool take_form(struct emu_decode *decode, const struct emu_form *form)
 {
@@ -360,7 +324,7 @@ static bool decode_arithmetic(struct emu_decode *decode)
 	default:
 		break;
 	}
-	if (emu_decode_form(decode, forms, (int)(sizeof forms / sizeof *forms)) ||
+	if (emu_decode_form(decode, host_forms(), (int)(sizeof forms / sizeof *forms)) ||
 	    emu_decode_form(decode, emu_bits_forms, emu_bits_form_count))
 		return true;
 	return emu_reject(decode, "%s has no form with these modifiers", decode->opcode->name);
