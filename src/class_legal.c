@@ -19,13 +19,19 @@ static const char *const op_names[OP_COUNT] = {
 #include "ops.def"
 };
 
+_Noreturn void tc_class_refuse(struct compilation *c, const struct op *op, char rule,
+			       const char *why, const char *fit)
+{
+	tc_fail_at(c->err, op->pos,
+		   "tc.%s does not run on %s: %s.\n  There, tensor memory lies in registers of the "
+		   "warpgroups that multiply; this is rule (%c) for it.\n  What would fit: %s.",
+		   op_names[op->kind], c->target->name, why, rule, fit);
+}
+
 _Noreturn static void refuse(const struct check *x, const struct op *op, char rule, const char *why,
 			     const char *fit)
 {
-	tc_fail_at(x->c->err, op->pos,
-		   "tc.%s does not run on %s: %s.\n  There, tensor memory lies in registers of the "
-		   "warpgroups that multiply; this is rule (%c) for it.\n  What would fit: %s.",
-		   op_names[op->kind], x->c->target->name, why, rule, fit);
+	tc_class_refuse(x->c, op, rule, why, fit);
 }
 
 #define TEXT(...) tc_arena_printf(x->c->arena, __VA_ARGS__)
@@ -316,79 +322,6 @@ static void check_op(void *arg, const struct op *op)
 	}
 }
 
-/* ---- (c): registers
- * --------------------------------------------------------------------------------
- */
-
-static int tmem_words(const struct virtual_tmem *v)
-{
-	int words = 0;
-
-	for (int i = 0; i < v->slots; i++)
-		words += v->used[i] ? v->words : 0;
-	return words;
-}
-
-/* Members of a union are live at different times: the largest one counts. */
-static int class_words(const struct check *x)
-{
-	const struct kern *k = x->c->kern;
-	int total = 0;
-
-	for (int i = 0; i < x->class->tmem_count; i++)
-		if (!x->class->tmem[i].alloc->alias)
-			total += tmem_words(&x->class->tmem[i]);
-	for (int s = 0; s < k->aliases.count; s++) {
-		const struct alias_set *set = k->aliases.item[s];
-		int most = 0;
-
-		for (int m = 0; m < set->member_count; m++) {
-			int sum = 0;
-
-			for (int i = 0; i < x->class->tmem_count; i++) {
-				const struct alloc *a = x->class->tmem[i].alloc;
-
-				if (a->alias == set && a->alias_member == m)
-					sum += tmem_words(&x->class->tmem[i]);
-			}
-			most = sum > most ? sum : most;
-		}
-		total += most;
-	}
-	return total;
-}
-
-enum {
-	OTHER_REGISTERS = 40, /* addresses, counters, descriptors */
-	LEAST_REGISTERS = 24, /* that setmaxnreg can leave */
-	MOST_REGISTERS = 240
-};
-
-/* Registers of a thread of the class, at most: rule (c). */
-static int limit(int clones)
-{
-	return clones <= 2 ? MOST_REGISTERS : clones == 3 ? 160 : 120;
-}
-
-static void check_registers(const struct check *x, const struct op *first)
-{
-	int words = class_words(x), most = limit(x->class->clones) - OTHER_REGISTERS;
-	const char *list = "";
-
-	if (words <= most)
-		return;
-	for (int i = 0; i < x->class->tmem_count; i++)
-		list = TEXT("%s\n  %d: %s", list, tmem_words(&x->class->tmem[i]),
-			    tc_ref_text(x->c->kern,
-					tc_ref_whole(x->c->kern,
-						     (struct alloc *)x->class->tmem[i].alloc)));
-	refuse(x, first, 'c',
-	       TEXT("tensor memory takes %d registers of each thread of %d warpgroup%s; %d are to "
-		    "be had:%s",
-		    words, x->class->clones, x->class->clones == 1 ? "" : "s", most, list),
-	       TEXT("accumulators and A operands of %d columns of 32 bits in all", 2 * most));
-}
-
 void tc_class_check(struct compilation *c, struct class_plan *class)
 {
 	struct check x = {.c = c, .class = class};
@@ -401,5 +334,5 @@ void tc_class_check(struct compilation *c, struct class_plan *class)
 	tc_class_walk(c, class, check_op, &x);
 	tc_class_walk(c, class, check_access, &x);
 	tc_class_walk(c, class, check_wait, &x);
-	check_registers(&x, x.first_mma ? x.first_mma : x.op);
+	class->first = x.first_mma ? x.first_mma : x.op;
 }

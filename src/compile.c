@@ -87,6 +87,8 @@ static void build(void *arg)
 	if (c->target->ops->classes)
 		c->target->ops->classes(c);
 	tc_roles(c);
+	if (c->target->ops->registers)
+		c->target->ops->registers(c);
 	c->program->block[0] = 32 * (uint32_t)c->warps;
 	c->program->block[1] = c->program->block[2] = 1;
 	tc_lower(c);

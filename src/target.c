@@ -31,6 +31,7 @@ const struct target_ops tc_ops_sm90 = {
 		  [OP_BARRIER_WAIT] = tc_lower_wgmma_wait,
 		  [OP_BARRIER_ARRIVE] = tc_lower_wgmma_arrive},
 	.classes = tc_wgmma_classes,
+	.registers = tc_class_registers,
 	.role_start = tc_low_wgmma_start,
 	.role_end = tc_low_wgmma_end,
 	.before_spin = tc_low_wgmma_before_spin,

@@ -294,7 +294,8 @@ static void verify_registers(struct kern *k, const struct target *t)
 	for (int i = 0; i < k->roles.count; i++)
 		warps += ((const struct role *)k->roles.item[i])->warps;
 	threads = (warps + 3) / 4 * 128;
-	if (!threads)
+	/* Roles in classes take other warps: class_registers.c asks for them. */
+	if (!threads || (!t->tmem_columns && total(k, SP_TMEM)))
 		return;
 	standard = t->registers / threads / 8 * 8;
 	standard = standard > 256 ? 256 : standard;
