@@ -375,6 +375,69 @@ describe("tcgen05.ld", function()
   end)
 end)
 
+-- ---- the allocator --------------------------------------------------------------------------------------
+
+describe("the allocator of tensor memory", function()
+  local function report_of(body, options)
+    options = options or {}
+    local text = ([[
+.version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry k()
+{
+ .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<4>;
+ .shared .align 8 .b32 slot[4];
+ mov.u32 %r1, slot;
+ BODY
+ ret;
+}
+]]):gsub("BODY", function() return body end)
+    return tc.ptx(text):kernel("k"):emulate {
+      grid = { options.ctas or 1 }, block = { options.threads or 32 }, cluster = { options.ctas or 1 } }
+  end
+  local function alloc(columns) return " tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], " .. columns .. ";\n" end
+  local function dealloc(columns)
+    return " ld.shared.b32 %r2, [%r1];\n tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, " .. columns .. ";\n"
+  end
+  local function refused(title, rule, words, body, options)
+    it(title, function()
+      local report = report_of(body, options)
+      assert.is_false(report.completed)
+      assert.equal(rule, report.hazards[1].rule)
+      assert.matches(words, report.hazards[1].message, 1, true)
+    end)
+  end
+
+  refused("reports what is never freed", "tmem-leak", "tcgen05.dealloc is missing", alloc(64))
+  refused("refuses 48 columns", "tmem-columns", "32, 64, 128, 256 or 512", "mov.u32 %r3, 48;\n" .. alloc "%r3")
+  refused("refuses another size when freeing", "tmem-dealloc", "64 were allocated", alloc(64) .. dealloc(32))
+  refused("refuses to free twice", "tmem-dealloc", "free already", alloc(64) .. dealloc(64) .. dealloc(64))
+  refused("refuses after relinquish_alloc_permit", "tmem-relinquished", "relinquish_alloc_permit (line",
+    alloc(64) .. " tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n" .. alloc(32))
+  refused("reports a request that can never be met", "deadlock", "free columns of tensor memory", alloc(512) .. alloc(32))
+  refused("a pair needs a cluster", "cta-pair", "even number of CTAs", (alloc(64):gsub("group::1", "group::2")))
+  refused("a pair needs both", "deadlock", "peer CTA", [[
+ mov.u32 %r4, %cluster_ctarank;
+ setp.eq.u32 %p0, %r4, 1;
+ @%p0 ret;
+]] .. alloc(64):gsub("group::1", "group::2"), { ctas = 2 })
+
+  it("lets another warp wait until there is room", function()
+    local report = report_of([[
+ mov.u32 %r5, %tid.x;
+ setp.ge.u32 %p0, %r5, 32;
+ @%p0 bra second;
+]] .. alloc(512) .. " nanosleep.u32 100;\n" .. dealloc(512) .. [[
+ bra end;
+second:
+ add.u32 %r1, %r1, 8;
+]] .. alloc(256) .. dealloc(256) .. "end:", { threads = 64 })
+    assert.is_true(report.completed)
+    assert.same({}, report.hazards)
+  end)
+end)
+
 -- ---- faults ---------------------------------------------------------------------------------------------
 
 describe("a fault of tcgen05", function()

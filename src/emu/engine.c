@@ -67,6 +67,11 @@ bool emu_engine_step(struct emu_cluster *cluster, bool any)
 			op = op->next;
 		if (!eligible(cluster, op))
 			op = cluster->ops;
+	} else {
+		/* The newest first: what a missing wait lets overtake does so. */
+		op = cluster->last_op;
+		while (!eligible(cluster, op))
+			op = op->previous;
 	}
 	take_out(cluster, op);
 	finish(cluster, op);
