@@ -25,8 +25,7 @@ static struct pool pool_of(const struct compilation *c)
 	struct pool p = {.threads = 32 * c->warps};
 	int first = c->warps;
 
-	p.launched = c->target->registers / p.threads / 8 * 8;
-	p.launched = p.launched > 255 ? 255 : p.launched;
+	p.launched = tc_launched_registers(c);
 	for (int i = 0; i < c->role_count; i++) {
 		const struct role_plan *r = &c->roles[i];
 
@@ -170,21 +169,6 @@ static void check_words(struct compilation *c, const struct class_plan *class, i
 /* ---- setmaxnreg
  * ---------------------------------------------------------------------------------- */
 
-/* Count of a warpgroup of the block: as set, else as launched. */
-static int group_registers(const struct compilation *c, const struct pool *p, int group)
-{
-	int count = 0;
-
-	for (int i = 0; i < c->role_count; i++) {
-		const struct role_plan *r = &c->roles[i];
-
-		if (r->first_warp < 4 * group + 4 &&
-		    r->first_warp + r->warps * r->clones > 4 * group && r->max_registers > count)
-			count = r->max_registers;
-	}
-	return count ? count : p->launched;
-}
-
 /* Asking for more than the block was launched with never comes back. */
 static void check_pool(struct compilation *c, const struct pool *p)
 {
@@ -196,8 +180,11 @@ static void check_pool(struct compilation *c, const struct pool *p)
 
 		setter = r->max_registers ? r : setter;
 	}
-	for (int g = 0; g < c->warps / 4; g++)
-		asked += 128 * group_registers(c, p, g);
+	for (int g = 0; g < c->warps / 4; g++) {
+		int count = tc_group_registers(c, g);
+
+		asked += 128 * (count ? count : p->launched);
+	}
 	if (setter && asked > p->threads * p->launched)
 		tc_documented_at(c->err, setter->pos, REGISTERS_POOL,
 				 tc_arena_printf(c->arena,
