@@ -64,9 +64,21 @@ describe("tc.copy_gmem_to_smem refuses", function()
       local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}, x:tile({ 0, 0 }, { 128, 64 })
       return function() tc.copy_gmem_to_smem(tile, s, b, { partition_axis = 0 }) end
    end, pair)
-   not_yet("(yet) collective loads", "tc.copy_gmem_to_smem with collective_axes", function(x)
+   not_yet("(yet) tracking by the leader", "tc.copy_gmem_to_smem with leader_tracked (cta_group::2)", function(x)
       local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}, x:tile({ 0, 0 }, { 128, 64 })
-      return function() tc.copy_gmem_to_smem(tile, s, b, { collective_axes = "x" }) end
+      return function() tc.copy_gmem_to_smem(tile, s, b, { collective_axes = "x", leader_tracked = true }) end,
+         function() tc.copy_gmem_to_smem(tile, s, b, { collective_axes = "x" }) end
+   end, pair)
+   refuses("a multicast tile that cannot be cut",
+      "None of the leading dimensions in the transformed slice shape (8, 64) is divisible by the collective size 2",
+      function(x)
+         local s, b, tile = tc.smem({ 8, 64 }, tc.f16), tc.barrier {}, x:tile({ 0, 0 }, { 8, 64 })
+         return function() tc.copy_gmem_to_smem(tile, s, b, { collective_axes = "x" }) end,
+            function() tc.copy_gmem_to_smem(tile, s, b) end
+      end, pair)
+   refuses("a cluster barrier", "A copy arrives on a barrier of its own CTA, not on a tc.cluster_barrier.", function(x)
+      local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.cluster_barrier { collective_axes = "x" }, x:tile({ 0, 0 }, { 128, 64 })
+      return function() tc.copy_gmem_to_smem(tile, s, b) end
    end, pair)
    refuses("a partitioned load of another shape",
       "Expected source shape to be (256, 64), but got (128, 64). Dim 0 is partitioned over an axis of size 2.",

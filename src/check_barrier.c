@@ -66,5 +66,46 @@ void tc_check_wait(struct kern *k, struct wait_op *w)
 {
 	if (!w->barrier.barrier)
 		tc_check_reference(k, "barrier", "SMEM", "nothing");
+	if (w->barrier.cluster_rank)
+		tc_documented(&k->err, AWAIT_REMOTE, made_at(k, w->barrier.barrier));
 	tc_check_single_barrier(k, &w->barrier);
+}
+
+/* ---- other CTAs of the cluster ------------------------------------------------------------ */
+
+static void check_rank(struct kern *k, const struct val *rank)
+{
+	int size = tc_cluster_size(k, ~0u);
+	int64_t i;
+
+	if (!k->cluster_rank)
+		tc_documented(&k->err, NO_CLUSTER_AXES, "");
+	if (tc_val_is_const(rank, &i) && (i < 0 || i >= size))
+		tc_documented(&k->err, CLUSTER_RANK, "", tc_integer_text(k, size),
+			      tc_integer_text(k, i));
+}
+
+void tc_check_cluster_ref(struct kern *k, const struct ref *r, const struct val *rank)
+{
+	if (r->alloc->space != SP_SMEM)
+		tc_check_reference(k, "ref", "SMEM", tc_ref_text(k, r));
+	if (r->cluster_rank)
+		tc_documented(&k->err, PEER_OF_PEER, "");
+	check_rank(k, rank);
+}
+
+void tc_check_cluster_barrier_ref(struct kern *k, const struct barrier_ref *b,
+				  const struct val *rank)
+{
+	if (b->cluster_rank)
+		tc_documented(&k->err, PEER_OF_PEER, "");
+	if (b->barrier->cluster)
+		tc_documented(&k->err, REMAP_CLUSTER_BARRIER, made_at(k, b->barrier));
+	check_rank(k, rank);
+}
+
+void tc_check_own(struct kern *k, const struct ref *r)
+{
+	if (r && r->cluster_rank)
+		tc_documented(&k->err, PEER_REF, tc_got(k, "the ref", r));
 }

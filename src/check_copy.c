@@ -1,5 +1,5 @@
 /* Copies between GMEM and SMEM (TMA). */
-#include "tc.h"
+#include "compile.h"
 
 static int stored_bits(const struct alloc *a)
 {
@@ -196,12 +196,24 @@ static const char *axes_text(struct kern *k, unsigned axes)
 	return tc_join(k, text, n == 1 ? ",)" : ")");
 }
 
+/* The tile falls into one piece for each CTA. */
+static void check_cut(struct kern *k, const struct ref *dst, int ctas)
+{
+	struct multicast_cut cut;
+	struct smem_layout s;
+	int last = dst->alloc->rank - 1;
+
+	tc_smem_layout(dst->alloc, &s);
+	if (!tc_multicast_cut(&s, last ? dst->extent[last - 1].size : 1, dst->extent[last].size,
+			      ctas, &cut))
+		tc_documented(&k->err, COPY_COLLECTIVE_SIZE, tc_got(k, "dst", dst),
+			      tc_shape_text(k, dst), tc_integer_text(k, ctas));
+}
+
 static void check_collective(struct kern *k, const struct copy_op *c)
 {
-	int64_t size = 1;
+	int64_t size = tc_cluster_size(k, ~0u);
 
-	for (int i = 0; i < k->cluster_rank; i++)
-		size *= k->cluster[i];
 	if (c->leader_tracked && !c->collective_axes)
 		tc_documented(&k->err, COPY_LEADER_AXES, "");
 	if (c->leader_tracked && count_bits(c->collective_axes) != 1)
@@ -215,17 +227,6 @@ static void check_collective(struct kern *k, const struct copy_op *c)
 /* ---- entry points -----------------------------------------------------------------------------
  */
 
-/* CTAs along the copy's collective axes. */
-static int64_t collective_size(const struct kern *k, const struct copy_op *c)
-{
-	int64_t size = 1;
-
-	for (int i = 0; i < k->cluster_rank; i++)
-		if (c->collective_axes >> i & 1)
-			size *= k->cluster[i];
-	return size;
-}
-
 /* With a partitioned axis the source is the whole of what the CTAs load together. */
 static void check_source_shape(struct kern *k, const struct copy_op *c)
 {
@@ -233,7 +234,7 @@ static void check_source_shape(struct kern *k, const struct copy_op *c)
 	const char *tail = "";
 
 	if (c->partitioned && c->partition_axis < c->dst->rank) {
-		int64_t size = collective_size(k, c);
+		int64_t size = tc_cluster_size(k, c->collective_axes);
 
 		expected.shape[c->partition_axis].size *= size;
 		tail = tc_arena_printf(&k->arena,
@@ -255,11 +256,18 @@ void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c)
 	check_collective(k, c);
 	if (!c->barrier.barrier)
 		tc_documented(&k->err, COPY_NO_BARRIER, "");
+	tc_check_own(k, c->dst);
+	if (c->barrier.cluster_rank)
+		tc_documented(&k->err, PEER_REF, "");
+	if (c->barrier.barrier->cluster)
+		tc_documented(&k->err, COPY_CLUSTER_BARRIER, "");
 	tc_check_single_barrier(k, &c->barrier);
 	check_tma(k, c->src, c->dst);
-	if (c->collective_axes)
+	if (c->collective_axes && !c->partitioned)
+		check_cut(k, c->dst, tc_cluster_size(k, c->collective_axes));
+	if (c->leader_tracked)
 		tc_documented(&k->err, NOT_SUPPORTED, "",
-			      "tc.copy_gmem_to_smem with collective_axes");
+			      "tc.copy_gmem_to_smem with leader_tracked (cta_group::2)");
 }
 
 /* cp.reduce.async.bulk.tensor: the types that have the operation. */
@@ -285,6 +293,7 @@ void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c)
 			      tc_shape_text(k, c->src), tc_shape_text(k, c->dst));
 	if (c->barrier.barrier)
 		tc_documented(&k->err, COPY_STORE_BARRIER, "");
+	tc_check_own(k, c->src);
 	if (c->has_reduce)
 		check_reduction(k, c);
 	check_tma(k, c->dst, c->src);

@@ -28,9 +28,9 @@ enum {
 };
 
 struct class_plan {
-	uint32_t members; /* bits: role ids */
-	int clones;       /* W: M / 64, one warpgroup each */
-	int max_registers;
+	uint32_t members;       /* bits: role ids */
+	int clones;             /* W: M / 64, one warpgroup each */
+	const struct op *first; /* its first mma, or use of tensor memory */
 	bool mixes_rows; /* clones read SMEM that others wrote: every barrier is for all of them */
 	bool *rows_cut;  /* by alloc id: SMEM of which each clone moves its own rows */
 	int tmem_count;
@@ -38,11 +38,14 @@ struct class_plan {
 	uint8_t *state; /* by op id: what may be on its way before it */
 	uint8_t end_state;
 	bool *copied; /* by op id: a load whose registers an mma overwrites before the last use */
-	int release_count; /* of one lane of a warp; 0: barriers differ */
+	int release_count;                     /* of one lane of a warp; 0: barriers differ */
+	const struct barrier *release_barrier; /* of an mma: all are of one kind */
 };
 
-/* class_legal.c: refuses what registers cannot do; completes tmem and max_registers. */
+/* class_legal.c: refuses what registers cannot do; completes clones, first and tmem. */
 void tc_class_check(struct compilation *c, struct class_plan *class);
+_Noreturn void tc_class_refuse(struct compilation *c, const struct op *op, char rule,
+			       const char *why, const char *fit);
 /* class_flow.c: completes elided, state and copied. */
 void tc_class_flow(struct compilation *c, struct class_plan *class);
 

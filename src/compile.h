@@ -186,6 +186,7 @@ struct barrier_plan {
 	int unit, init_count;  /* U; num_arrivals * U */
 	bool elided;           /* a class waits for its own MMAs: no mbarrier */
 	bool mma_only_release; /* every barrier_arrive frees what only MMAs have read */
+	bool remote;           /* threads of other CTAs arrive: waits acquire at cluster scope */
 	int source_count;
 	struct arrival_source *sources;
 };
@@ -252,7 +253,6 @@ const char *tc_base_name(const char *file); /* without its folders */
 const char *tc_ptx_identifier(struct low *l, const char *name);
 /* All grid axes are folded into CUDA's x: more than three, or too long for y or z. */
 bool tc_grid_folded(const struct kern *k);
-bool tc_has_cluster(const struct kern *k); /* of more than one CTA */
 
 struct role_plan *tc_role_plan(struct compilation *c, const struct role *r);
 bool tc_plan_runs(const struct role_plan *p, const struct role *r);
@@ -300,10 +300,11 @@ struct low {
 	 */
 	bool pending_ld, pending_st;
 	int ld_epoch;
-	struct loop_end *loops;         /* lower_control.c */
-	struct mreg *vars;              /* lower_scalar.c: by var id */
-	int bulk_groups;                /* the role has committed bulk groups */
-	struct low_phases *phase_order; /* lower_phase.c; NULL: one warp */
+	struct loop_end *loops;           /* lower_control.c */
+	struct mreg *vars;                /* lower_scalar.c: by var id */
+	int bulk_groups;                  /* the role has committed bulk groups */
+	struct low_phases *phase_order;   /* lower_phase.c; NULL: one warp */
+	struct cluster_set *cluster_sets; /* lower_cluster.c */
 	/* of lower_frag*.c, by fragment and var id */
 	void **frags, **frag_vars;
 	struct frag_plan *frag_plan; /* frag.h; NULL until the first fragment */
@@ -411,6 +412,8 @@ void tc_low_class_barrier(struct low *l); /* of all clones */
 bool tc_low_rows_cut(const struct low *l, const struct ref *r);
 /* One lane a warp of every clone arrives, `count` each. */
 void tc_low_arrive(struct low *l, struct mreg who, struct maddr a, struct mopnd count);
+/* The same wherever the barrier is: here, in a peer, or in every CTA that it reaches. */
+void tc_low_arrive_on(struct low *l, const struct barrier_ref *b, int count);
 /* Waits for the loads or stores of TMEM that are pending; nothing if none is. */
 void tc_low_wait_ld(struct low *l);
 void tc_low_wait_st(struct low *l);
@@ -464,6 +467,8 @@ struct target_ops {
 	bool commit_counts_one;
 	/* Which roles run as one program: fills class_of and elided.  NULL: each is its own. */
 	void (*classes)(struct compilation *c);
+	/* After roles: sets max_registers.  NULL: as the user did. */
+	void (*registers)(struct compilation *c);
 	void (*role_start)(struct low *l), (*role_end)(struct low *l);
 	/* Before a wait spins; code that has seen the phase complete goes on at `ready`. */
 	void (*before_spin)(struct low *l, struct mopnd barrier, struct mopnd parity, int ready);
@@ -490,6 +495,27 @@ void tc_low_phases_join(struct low *l, const bool *other);
 /* At the head of a loop, and behind it; `before` was saved in front of it. */
 void tc_low_phases_loop(struct low *l, const struct scope *body);
 void tc_low_phases_left(struct low *l, const struct scope *body, const bool *before);
+
+/* lower_cluster.c */
+void tc_low_cluster_start(struct low *l);
+void tc_low_cluster_end(struct low *l);
+/* 16-bit masks of ranks: of a copy's axes, of the CTAs that arrivals on a barrier reach. */
+struct mreg tc_low_multicast_mask(struct low *l, unsigned axes);
+struct mreg tc_low_barrier_mask(struct low *l, const struct barrier *b);
+/* This CTA's index along the axes, the last one fastest. */
+struct mopnd tc_low_cluster_position(struct low *l, unsigned axes);
+/* The same address in the CTA of that rank. */
+struct mreg tc_low_peer(struct low *l, struct mreg address, const struct val *rank);
+/*
+ * Arrives `count` on the barrier, whose mbarrier here is `local`, in every CTA that it reaches:
+ * one lane for each, in each warp that executes it converged.  `who`: in threads where it is
+ * false, nothing; no register: in all.  `release`: what threads did before is visible there.
+ */
+void tc_low_cluster_arrive(struct low *l, const struct barrier *b, struct mreg who,
+			   struct maddr local, struct mopnd count, bool release);
+/* In the CTA of that rank, by the threads where `who` is true. */
+void tc_low_peer_arrive(struct low *l, const struct val *rank, struct mreg who, struct maddr local,
+			struct mopnd count);
 
 low_fn tc_lower_nothing;
 low_fn tc_lower_unsupported; /* fails: op, line, "is not supported on TARGET yet" */
@@ -521,6 +547,15 @@ void tc_low_wgmma_distribution(struct low *l, const struct ref *r, const struct 
 bool tc_low_stmatrix(struct low *l, const struct ref *r, const struct frag_value *v);
 /* classes.c */
 void tc_wgmma_classes(struct compilation *c);
+/* lower_bulk.c */
+bool tc_low_writes_seen(struct low *l);
+/* lower_registers.c: of a thread as launched; of those in a warpgroup, 0: not set. */
+int tc_launched_registers(const struct compilation *c);
+int tc_group_registers(const struct compilation *c, int group);
+void tc_low_issuer_registers(struct low *l);
+void tc_low_role_registers(struct low *l);
+/* class_registers.c */
+void tc_class_registers(struct compilation *c);
 /* lower_frag*.c */
 low_fn tc_lower_load_tmem, tc_lower_store_tmem, tc_lower_load, tc_lower_store, tc_lower_elementwise,
 	tc_lower_cast, tc_lower_full, tc_lower_iota, tc_lower_broadcast, tc_lower_reduce;
@@ -533,7 +568,6 @@ void tc_low_tcgen05_begun(struct low *l);
 void tc_low_tcgen05_end(struct low *l);
 void tc_low_tcgen05_after_wait(struct low *l);
 void tc_low_tcgen05_before_arrive(struct low *l);
-void tc_low_refuse_cluster(struct low *l, const struct barrier_ref *b);
 /* Address of barrier_ref's mbarrier in this CTA. */
 struct maddr tc_low_barrier(struct low *l, const struct barrier_ref *b);
 

@@ -35,9 +35,14 @@ void tc_dump_roles(struct strbuf *b, const struct compilation *c)
 	for (int i = 0; i < c->kern->barriers.count; i++) {
 		const struct barrier_plan *p = &c->barriers[i];
 
-		tc_printf(b, "  %-12s x %d, count %d (num_arrivals %d x unit %d)\n", p->name,
+		tc_printf(b, "  %-12s x %d, count %d (num_arrivals %d x unit %d", p->name,
 			  p->barrier->num_barriers, p->init_count, p->barrier->num_arrivals,
 			  p->unit);
+		if (p->barrier->cluster)
+			tc_printf(b, " x %d CTAs",
+				  tc_cluster_peers(c->kern, p->barrier->cluster_group,
+						   p->barrier->cluster_groups));
+		tc_puts(b, ")\n");
 		for (int j = 0; j < p->source_count; j++)
 			tc_printf(b, "    %s at line %d in role %s\n",
 				  arrival_names[p->sources[j].kind], p->sources[j].op->pos.line,

@@ -272,6 +272,7 @@ static void role_entry(struct low *l, int next)
 		mi(l, "setp.ge.u32", R(p), R(l->c->warp), I(last));
 		mi_if(l, p, "bra", LABEL(next));
 	}
+	tc_low_role_registers(l);
 	l->elected = mi_named(l, MR_PRED, "elected_%s", r->name);
 	mi(l, "elect.sync", mo_elect(l->elected), T("0xffffffff"));
 	l->leader = l->elected;
@@ -317,6 +318,7 @@ static void lower_role(struct low *kernel, struct role_plan *r, int done)
 	l.frags = tc_arena_alloc(l.arena, sizeof(void *) * (size_t)(k->frag_count + 1));
 	l.frag_vars = tc_arena_alloc(l.arena, sizeof(void *) * (size_t)(k->vars.count + 1));
 	tc_low_phases_start(&l);
+	tc_low_issuer_registers(&l);
 	role_entry(&l, next);
 	tc_low_ops(&l, k->root);
 	role_end(&l);
@@ -329,12 +331,6 @@ static void lower_role(struct low *kernel, struct role_plan *r, int done)
 
 /* ---- the kernel
  * ------------------------------------------------------------------------------------ */
-
-static void cluster_barrier(struct low *l)
-{
-	mi_plain(l, "barrier.cluster.arrive.aligned");
-	mi_plain(l, "barrier.cluster.wait.aligned");
-}
 
 static void init_barriers(struct low *l, struct mreg first)
 {
@@ -350,41 +346,6 @@ static void init_barriers(struct low *l, struct mreg first)
 	}
 	if (c->kern->barriers.count)
 		mi_guard(mi_emit(l, "fence.mbarrier_init.release.cluster", NULL, 0), first, false);
-}
-
-/* Registers go to whole warpgroups, before their roles part. */
-static void set_registers(struct low *l)
-{
-	const struct compilation *c = l->c;
-	int initial = (c->target->registers / (32 * c->warps)) / 8 * 8;
-
-	initial = initial > 255 ? 255 : initial;
-	for (int group = 0; group < c->warps / 4; group++) {
-		int count = 0, skip;
-		struct mreg g, p;
-
-		for (int i = 0; i < c->role_count; i++) {
-			const struct role_plan *r = &c->roles[i];
-
-			if (r->first_warp < 4 * group + 4 &&
-			    r->first_warp + r->warps * r->clones > 4 * group &&
-			    r->max_registers > count)
-				count = r->max_registers;
-		}
-		if (!count)
-			continue;
-		g = mi_b32(l);
-		p = mi_pred(l);
-		skip = mi_new_label(l);
-		mi(l, "shr.u32", R(g), R(c->warp), I(2));
-		mi(l, "setp.ne.u32", R(p), R(g), I(group));
-		mi_if(l, p, "bra", LABEL(skip));
-		mi(l,
-		   count > initial ? "setmaxnreg.inc.sync.aligned.u32"
-				   : "setmaxnreg.dec.sync.aligned.u32",
-		   I(count));
-		mi_label(l, skip);
-	}
 }
 
 /* Warp 0 makes barriers and TMEM ready; returns where the prefetches of tensor maps go. */
@@ -431,11 +392,9 @@ static struct minst **prologue(struct low *l, struct mreg *first)
 	mi_place(l);
 	if (c->kern->barriers.count || c->uses_tmem)
 		prefetch = initialise(l, first);
-	if (tc_has_cluster(c->kern))
-		cluster_barrier(l);
+	tc_low_cluster_start(l);
 	if (c->target->ops->begun)
 		c->target->ops->begun(l);
-	set_registers(l);
 	return prefetch;
 }
 
@@ -500,8 +459,7 @@ void tc_lower(struct compilation *c)
 	l.op = NULL;
 	if (c->target->ops->end)
 		c->target->ops->end(&l);
-	if (tc_has_cluster(c->kern))
-		cluster_barrier(&l);
+	tc_low_cluster_end(&l);
 	mi_plain(&l, "ret");
 	sort_params(c);
 	prefetch_maps(&l, prefetch, first);

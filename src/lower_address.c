@@ -188,6 +188,7 @@ void tc_low_smem_view(struct low *l, const struct ref *r, struct smem_view *v)
 	const struct alloc *a = r->alloc;
 	int rank = a->rank;
 	struct msym sym = {SYM_SMEM, a};
+	struct mreg base = l->c->smem;
 
 	memset(v, 0, sizeof(*v));
 	tc_smem_layout(a, &v->layout);
@@ -202,7 +203,11 @@ void tc_low_smem_view(struct low *l, const struct ref *r, struct smem_view *v)
 		v->rows = r->extent[rank - 2].size;
 	}
 	v->transposed = r->rank >= 2 && r->axis[r->rank - 1] < r->axis[r->rank - 2];
-	v->tile = indexed(l, sym, l->c->smem, leading_index(l, r, rank - 2), v->layout.tile_bytes);
+	if (r->cluster_rank)
+		base = tc_low_peer(l, base, r->cluster_rank);
+	v->tile = indexed(l, sym, base, leading_index(l, r, rank - 2), v->layout.tile_bytes);
+	if (r->cluster_rank && !v->tile.reg.id)
+		v->tile.reg = base;
 }
 
 /* ---- TMEM --------------------------------------------------------------------------------------

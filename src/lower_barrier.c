@@ -13,13 +13,6 @@ struct maddr tc_low_barrier(struct low *l, const struct barrier_ref *b)
 	return a;
 }
 
-void tc_low_refuse_cluster(struct low *l, const struct barrier_ref *b)
-{
-	if (b->barrier && (b->barrier->cluster || b->cluster_rank))
-		tc_low_fail(l, "barriers of a cluster are not supported on %s yet",
-			    l->c->target->name);
-}
-
 /* Parity that the wait awaits; the role's bit flips after it. */
 static struct mopnd parity(struct low *l, const struct op *op, struct mopnd index)
 {
@@ -72,7 +65,6 @@ void tc_lower_wait(struct low *l, const struct op *op)
 	struct maddr a;
 	struct mreg p;
 
-	tc_low_refuse_cluster(l, &w->barrier);
 	tc_low_all(l);
 	index = tc_low_value(l, w->barrier.index);
 	a = tc_low_barrier(l, &w->barrier);
@@ -81,7 +73,11 @@ void tc_lower_wait(struct low *l, const struct op *op)
 	if (l->c->target->ops->before_spin)
 		l->c->target->ops->before_spin(l, M(a, 0), awaited, ready);
 	mi_label(l, again);
-	mi(l, "mbarrier.try_wait.parity.shared::cta.b64", R(p), M(a, 0), awaited);
+	mi(l,
+	   l->c->barriers[w->barrier.barrier->id].remote
+		   ? "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64"
+		   : "mbarrier.try_wait.parity.shared::cta.b64",
+	   R(p), M(a, 0), awaited);
 	mi_unless(l, p, "bra", LABEL(again));
 	mi_label(l, ready);
 	flip(l, op, index);
@@ -102,21 +98,48 @@ void tc_low_arrive(struct low *l, struct mreg p, struct maddr a, struct mopnd co
 		mi_guard(m, p, false);
 }
 
+/* `who`: one lane of each warp that arrives; `warp`: all lanes of these warps, or no register. */
+static void arrive_everywhere(struct low *l, const struct barrier_ref *b, struct mreg who,
+			      struct mreg warp, int count)
+{
+	const struct barrier_plan *plan = &l->c->barriers[b->barrier->id];
+	struct maddr a = tc_low_barrier(l, b);
+
+	if (b->cluster_rank)
+		tc_low_peer_arrive(l, b->cluster_rank, who, a, I(count));
+	else if (b->barrier->cluster)
+		tc_low_cluster_arrive(l, b->barrier, warp, a, I(count), !plan->mma_only_release);
+	else
+		tc_low_arrive(l, who, a, I(count));
+}
+
+void tc_low_arrive_on(struct low *l, const struct barrier_ref *b, int count)
+{
+	arrive_everywhere(l, b, l->elected, (struct mreg){.id = 0}, count);
+}
+
+static struct mreg first_warp(struct low *l)
+{
+	struct mreg p = mi_pred(l);
+
+	mi(l, "setp.eq.u32", R(p), R(l->c->warp), I(l->role->first_warp));
+	return p;
+}
+
 void tc_lower_arrive(struct low *l, const struct op *op)
 {
 	const struct arrive_op *o = &op->u.arrive;
 	const struct barrier_plan *b = &l->c->barriers[o->barrier.barrier->id];
 	int warps = l->role->warps * l->role->clones;
 
-	tc_low_refuse_cluster(l, &o->barrier);
 	tc_low_all(l);
 	if (o->barrier.barrier->orders_tensor_core && l->c->target->ops->before_arrive)
 		l->c->target->ops->before_arrive(l);
 	if (b->unit == 1 && warps > 1) {
-		tc_low_role_barrier(l);
-		tc_low_arrive(l, l->leader, tc_low_barrier(l, &o->barrier), I(1));
+		tc_low_class_barrier(l);
+		arrive_everywhere(l, &o->barrier, l->first_leader, first_warp(l), 1);
 		return;
 	}
 	mi(l, "bar.warp.sync", T("0xffffffff"));
-	tc_low_arrive(l, l->elected, tc_low_barrier(l, &o->barrier), I(b->unit / warps));
+	tc_low_arrive_on(l, &o->barrier, b->unit / warps);
 }

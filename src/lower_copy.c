@@ -7,13 +7,21 @@
 
 #include "compile.h"
 
+/* Which of how many equal pieces of the tile is copied here. */
+struct share {
+	int rows, columns;
+	struct mopnd row, column;
+};
+
 struct boxes {
 	struct param map;
 	struct smem_view smem;
 	int64_t panels, row_chunks, tiles; /* how many boxes along each */
 	int64_t box_rows, box_columns;
 	int64_t box_bytes;
-	struct mopnd first_row;                /* of this clone's rows */
+	struct mopnd first_row, first_column;  /* of the part of this clone or CTA */
+	int part_coordinate;                   /* map dimension that CTAs divide; -1: none */
+	struct mopnd part;                     /* this CTA's start along it */
 	int row_coordinate;                    /* of the map; -1: one row */
 	int tile_axes, tile_axis[TC_MAX_RANK]; /* view dimensions over tiles, slowest first */
 };
@@ -73,16 +81,25 @@ static void plan_map(struct low *l, struct boxes *b, const struct ref *gmem)
 	}
 }
 
-/* `cut`: each clone of a class copies its own rows. */
+static void take_share(struct low *l, struct boxes *b, const struct share *share)
+{
+	b->smem.rows /= share->rows;
+	b->smem.columns /= share->columns;
+	b->first_row = tc_low_mul(l, share->row, b->smem.rows);
+	b->first_column = tc_low_mul(l, share->column, b->smem.columns);
+	b->smem.row = tc_low_add(l, b->smem.row, b->first_row);
+	b->smem.column = tc_low_add(l, b->smem.column, b->first_column);
+}
+
 static void plan_boxes(struct low *l, struct boxes *b, const struct ref *gmem,
-		       const struct ref *smem, bool cut)
+		       const struct ref *smem, const struct share *share)
 {
 	int rank = smem->alloc->rank, column_axis, row_axis;
 	const struct smem_layout *s;
 	int64_t element_bits;
 
 	memset(b, 0, sizeof(*b));
-	b->first_row = mo_imm(0);
+	b->part_coordinate = -1;
 	tc_low_smem_view(l, smem, &b->smem);
 	s = &b->smem.layout;
 	element_bits = s->bits;
@@ -92,15 +109,11 @@ static void plan_boxes(struct low *l, struct boxes *b, const struct ref *gmem,
 	if (b->smem.columns > 1 && column_axis != gmem->alloc->rank - 1)
 		tc_low_fail(l, "TMA needs the contiguous axis of the GMEM array along the last "
 			       "axis of the SMEM allocation: transpose both sides or none");
+	take_share(l, b, share);
 	b->box_columns = s->swizzle ? s->panel_columns : largest_divisor(b->smem.columns, 256, 1);
 	if (b->box_columns > b->smem.columns)
 		b->box_columns = b->smem.columns;
 	b->panels = b->smem.columns / b->box_columns;
-	if (cut) {
-		b->first_row = tc_low_mul(l, mo_reg(l->clone), 64);
-		b->smem.row = tc_low_add(l, b->smem.row, b->first_row);
-		b->smem.rows = 64;
-	}
 	b->box_rows = largest_divisor(b->smem.rows, 256, s->swizzle ? 8 : 1);
 	/* A plain box is dense: rows narrower than the allocation's go one by one. */
 	if (!s->swizzle && b->box_columns != s->columns)
@@ -152,11 +165,15 @@ static struct maddr place_box(struct low *l, const struct boxes *b, const struct
 		a.offset += tile % size * stride * s->tile_bytes;
 		tile /= size;
 	}
-	coordinate[0] = tc_low_add(l, coordinate[0], mo_imm(panel * b->box_columns));
+	coordinate[0] = tc_low_add(l, tc_low_add(l, coordinate[0], b->first_column),
+				   mo_imm(panel * b->box_columns));
 	if (b->row_coordinate >= 0)
 		coordinate[b->row_coordinate] =
 			tc_low_add(l, tc_low_add(l, coordinate[b->row_coordinate], b->first_row),
 				   mo_imm(chunk * b->box_rows));
+	if (b->part_coordinate >= 0)
+		coordinate[b->part_coordinate] =
+			tc_low_add(l, coordinate[b->part_coordinate], b->part);
 	/* Columns start at a panel (swizzled) or anywhere (plain). */
 	if (s->swizzle) {
 		column_panel = tc_low_udiv(l, b->smem.column, s->panel_columns);
@@ -175,8 +192,10 @@ static struct maddr place_box(struct low *l, const struct boxes *b, const struct
 	return a;
 }
 
+/* `barrier` NULL: a store.  `mask`: a register of ranks that a multicast reaches, or none. */
 static void each_box(struct low *l, const struct boxes *b, const struct ref *gmem,
-		     const struct ref *smem, const char *opcode, const struct maddr *barrier)
+		     const struct ref *smem, const char *opcode, const struct maddr *barrier,
+		     struct mreg mask)
 {
 	struct mreg map = tc_low_tensormap(l, &b->map);
 	struct mopnd coordinate[5];
@@ -187,47 +206,85 @@ static void each_box(struct low *l, const struct boxes *b, const struct ref *gme
 				struct maddr a = place_box(l, b, gmem, smem, t, p, c, coordinate);
 				struct mopnd m = mo_map(l, map, coordinate, b->map.rank);
 
-				if (barrier)
+				if (barrier && mask.id)
+					mi(l, opcode, M(a, 0), m, M(*barrier, 0), R(mask));
+				else if (barrier)
 					mi(l, opcode, M(a, 0), m, M(*barrier, 0));
 				else
 					mi(l, opcode, m, M(a, 0));
 			}
 }
 
-static void refuse(struct low *l, const struct copy_op *o)
+/* The CTAs along the axes load a piece each, for all of them. */
+static void multicast_share(struct low *l, const struct copy_op *o, struct share *share)
 {
-	if (o->collective_axes || o->partitioned || o->leader_tracked)
-		tc_low_fail(l, "copies with collective_axes are not supported on %s yet",
-			    l->c->target->name);
-	tc_low_refuse_cluster(l, &o->barrier);
+	const struct ref *dst = o->dst;
+	int ctas = tc_cluster_size(l->c->kern, o->collective_axes), last = dst->alloc->rank - 1;
+	struct mopnd position = tc_low_cluster_position(l, o->collective_axes);
+	struct multicast_cut cut;
+	struct smem_layout s;
+
+	tc_smem_layout(dst->alloc, &s);
+	tc_multicast_cut(&s, last ? dst->extent[last - 1].size : 1, dst->extent[last].size, ctas,
+			 &cut);
+	share->rows = cut.rows;
+	share->columns = cut.columns;
+	share->row = cut.rows == 1 ? I(0) : position;
+	share->column = cut.columns == 1 ? I(0) : position;
+	if (cut.rows > 1 && cut.columns > 1) {
+		share->row = tc_low_udiv(l, position, cut.columns);
+		share->column = tc_low_add(l, position, tc_low_mul(l, share->row, -cut.columns));
+	}
+}
+
+/* Every CTA along the axes loads its own part of the source. */
+static void partition(struct low *l, const struct copy_op *o, struct boxes *b)
+{
+	int axis = o->src->axis[o->partition_axis];
+
+	b->part_coordinate = map_dimension(o->src, axis);
+	b->part = tc_low_mul(l, tc_low_cluster_position(l, o->collective_axes),
+			     o->dst->shape[o->partition_axis].size);
+}
+
+static void expect_bytes(struct low *l, const struct barrier_plan *plan, struct maddr barrier,
+			 int64_t bytes)
+{
+	if (plan->unit == 1) {
+		mi(l, "mbarrier.arrive.expect_tx.shared::cta.b64", T("_"), M(barrier, 0), I(bytes));
+		return;
+	}
+	mi(l, "mbarrier.expect_tx.relaxed.cta.shared::cta.b64", M(barrier, 0), I(bytes));
+	mi(l, "mbarrier.arrive.shared::cta.b64", T("_"), M(barrier, 0), I(plan->unit));
 }
 
 void tc_lower_copy_gmem_to_smem(struct low *l, const struct op *op)
 {
 	const struct copy_op *o = &op->u.copy;
-	const struct barrier_plan *plan = &l->c->barriers[o->barrier.barrier->id];
+	struct share share = {1, 1, I(0), I(0)};
+	bool together = tc_cluster_size(l->c->kern, o->collective_axes) > 1;
+	struct mreg mask = {.id = 0};
 	struct maddr barrier;
 	struct boxes b;
-	int64_t bytes;
 
-	refuse(l, o);
 	tc_low_phases_before(l, o->barrier.barrier);
 	tc_low_first_leader(l);
-	plan_boxes(l, &b, o->src, o->dst, false);
-	bytes = b.box_bytes * b.tiles * b.panels * b.row_chunks;
-	barrier = tc_low_barrier(l, &o->barrier);
-	if (plan->unit == 1) {
-		mi(l, "mbarrier.arrive.expect_tx.shared::cta.b64", T("_"), M(barrier, 0), I(bytes));
-	} else {
-		mi(l, "mbarrier.expect_tx.relaxed.cta.shared::cta.b64", M(barrier, 0), I(bytes));
-		mi(l, "mbarrier.arrive.shared::cta.b64", T("_"), M(barrier, 0), I(plan->unit));
+	if (together && !o->partitioned) {
+		mask = tc_low_multicast_mask(l, o->collective_axes);
+		multicast_share(l, o, &share);
 	}
+	plan_boxes(l, &b, o->src, o->dst, &share);
+	if (together && o->partitioned)
+		partition(l, o, &b);
+	barrier = tc_low_barrier(l, &o->barrier);
+	expect_bytes(l, &l->c->barriers[o->barrier.barrier->id], barrier,
+		     b.box_bytes * b.tiles * b.panels * b.row_chunks * share.rows * share.columns);
 	each_box(l, &b, o->src, o->dst,
 		 tc_arena_printf(l->arena,
 				 "cp.async.bulk.tensor.%dd.shared::cluster.global.tile.mbarrier::"
-				 "complete_tx::bytes",
-				 b.map.rank),
-		 &barrier);
+				 "complete_tx::bytes%s",
+				 b.map.rank, mask.id ? ".multicast::cluster" : ""),
+		 &barrier, mask);
 }
 
 void tc_lower_copy_smem_to_gmem(struct low *l, const struct op *op)
@@ -237,14 +294,17 @@ void tc_lower_copy_smem_to_gmem(struct low *l, const struct op *op)
 	const struct copy_op *o = &op->u.copy;
 	const char *opcode;
 	bool cut = tc_low_rows_cut(l, o->src);
+	struct share share = {1, 1, I(0), I(0)};
 	struct boxes b;
 
-	refuse(l, o);
-	if (cut)
+	if (cut) {
+		share.rows = l->role->clones;
+		share.row = mo_reg(l->clone);
 		tc_low_leader(l);
-	else
+	} else {
 		tc_low_first_leader(l);
-	plan_boxes(l, &b, o->dst, o->src, cut);
+	}
+	plan_boxes(l, &b, o->dst, o->src, &share);
 	if (o->has_reduce)
 		opcode = tc_arena_printf(
 			l->arena,
@@ -254,7 +314,7 @@ void tc_lower_copy_smem_to_gmem(struct low *l, const struct op *op)
 		opcode = tc_arena_printf(
 			l->arena, "cp.async.bulk.tensor.%dd.global.shared::cta.tile.bulk_group",
 			b.map.rank);
-	each_box(l, &b, o->dst, o->src, opcode, NULL);
+	each_box(l, &b, o->dst, o->src, opcode, NULL, (struct mreg){.id = 0});
 	/* Every clone counts the same groups. */
 	tc_low_leader(l);
 	if (o->commit_group)
@@ -281,9 +341,10 @@ void tc_lower_commit_gmem(struct low *l, const struct op *op)
 void tc_lower_wait_smem_to_gmem(struct low *l, const struct op *op)
 {
 	const struct wait_smem_op *o = &op->u.wait_smem;
+	bool read_only = o->read_only || !tc_low_writes_seen(l);
 
 	tc_low_leader(l);
-	mi(l, o->read_only ? "cp.async.bulk.wait_group.read" : "cp.async.bulk.wait_group", I(o->n));
+	mi(l, read_only ? "cp.async.bulk.wait_group.read" : "cp.async.bulk.wait_group", I(o->n));
 	tc_low_all(l);
 	if (l->role->warps > 1)
 		tc_low_role_barrier(l);

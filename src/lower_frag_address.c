@@ -72,7 +72,7 @@ static void open_smem(struct tile *t, const struct ref *r, int vector_axis)
 	int last = a->rank - 1, panel;
 
 	tc_low_smem_view(l, r, &t->view);
-	t->space = "shared";
+	t->space = r->cluster_rank ? "shared::cluster" : "shared";
 	t->base = t->view.tile.reg.id ? t->view.tile.reg : l->c->smem;
 	for (int i = 0; i < r->rank; i++) {
 		int axis = r->rank == 1 ? vector_axis : i;
@@ -375,8 +375,6 @@ struct tile *tc_tile_of(struct low *l, const struct ref *r, const struct distrib
 			    "Tiles of %s cannot be loaded to or stored from registers: its "
 			    "elements have no address of their own.",
 			    tc_dtypes[r->alloc->dtype].name);
-	if (r->cluster_rank)
-		tc_low_fail(l, "SMEM of another CTA of the cluster cannot be loaded or stored.");
 	if (r->alloc->space == SP_GMEM)
 		open_gmem(t, r, vector_axis);
 	else

@@ -184,7 +184,8 @@ void tc_lower_store(struct low *l, const struct op *op)
 		d = distribution_for(l, o->ref, n);
 	v = tc_value_stored(l, o->value, d, n->axis, along);
 	tc_frag_order(l, op);
-	if (l->c->target->ops->store_tile && l->c->target->ops->store_tile(l, o->ref, v))
+	if (l->c->target->ops->store_tile && !o->ref->cluster_rank &&
+	    l->c->target->ops->store_tile(l, o->ref, v))
 		return;
 	t = tc_tile_of(l, o->ref, d, along, n->axis);
 	t->guard = tc_thread_unique(l, d, along);

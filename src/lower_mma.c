@@ -163,9 +163,18 @@ static int cut(int64_t n, struct piece *piece)
 
 static void commit(struct low *l, const struct barrier_ref *b)
 {
-	tc_low_refuse_cluster(l, b);
-	mi(l, "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64",
-	   M(tc_low_barrier(l, b), 0));
+	struct maddr a = tc_low_barrier(l, b);
+
+	if (b->cluster_rank)
+		a = (struct maddr){.reg = tc_low_peer(l, tc_low_address(l, a), b->cluster_rank)};
+	if (b->barrier->cluster)
+		mi(l,
+		   "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::"
+		   "cluster.b64",
+		   M(a, 0), R(tc_low_barrier_mask(l, b->barrier)));
+	else
+		mi(l, "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64",
+		   M(a, 0));
 }
 
 void tc_lower_tcgen05_mma(struct low *l, const struct op *op)

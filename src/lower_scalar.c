@@ -133,7 +133,9 @@ static struct maddr element_address(struct low *l, const struct ref *r, const ch
 {
 	if (r->alloc->space == SP_TMEM)
 		tc_low_fail(l, "a single element of TMEM cannot be loaded or stored");
-	*space = r->alloc->space == SP_GMEM ? "global" : "shared";
+	*space = r->alloc->space == SP_GMEM ? "global"
+		 : r->cluster_rank          ? "shared::cluster"
+					    : "shared";
 	if (r->alloc->space == SP_GMEM)
 		return (struct maddr){.reg = tc_low_gmem_address(l, r)};
 	return smem_element(l, r);

@@ -4,6 +4,8 @@
  * after the next one's commit, when wait_group 1 has seen the group complete, or
  * by a wait that would block, or where everything is waited for.
  */
+#include <string.h>
+
 #include "lower_wgmma.h"
 
 /* ---- registers of tensor memory ------------------------------------------------------ */
@@ -78,14 +80,18 @@ static int arrivals_of_lane(const struct low *l, const struct barrier *b)
 /* The arrival that is due, by one lane of each warp. */
 static void release(struct low *l)
 {
+	const struct class_plan *class = l->role->class;
+	struct mopnd count = class->release_count ? I(class->release_count) : R(l->release_count);
 	struct mreg due = mi_pred(l);
 	struct maddr a = {.reg = l->release};
 
+	if (class->release_barrier->cluster) {
+		mi(l, "setp.ne.u32", R(due), R(l->release), I(0));
+		tc_low_cluster_arrive(l, class->release_barrier, due, a, count, false);
+		return;
+	}
 	mi(l, "setp.ne.and.u32", R(due), R(l->release), I(0), R(l->elected));
-	if (l->role->class->release_count)
-		tc_low_arrive(l, due, a, I(l->role->class->release_count));
-	else
-		tc_low_arrive(l, due, a, R(l->release_count));
+	tc_low_arrive(l, due, a, count);
 }
 
 /* Everything that has been issued is complete, and said so. */
@@ -105,10 +111,15 @@ static void defer_release(struct low *l, const struct barrier_ref *b)
 {
 	int count = arrivals_of_lane(l, b->barrier);
 
-	tc_low_refuse_cluster(l, b);
 	mi(l, "mov.b32", R(l->release), R(tc_low_address(l, tc_low_barrier(l, b))));
 	if (!l->role->class->release_count)
 		mi(l, "mov.b32", R(l->release_count), I(count));
+}
+
+static bool same_reach(const struct barrier *a, const struct barrier *b)
+{
+	return a->cluster == b->cluster && a->cluster_groups == b->cluster_groups &&
+	       memcmp(a->cluster_group, b->cluster_group, sizeof(a->cluster_group)) == 0;
 }
 
 static void find_release_count(void *arg, const struct op *op)
@@ -120,6 +131,18 @@ static void find_release_count(void *arg, const struct op *op)
 
 	if (!b || l->c->barriers[b->id].elided)
 		return;
+	l->op = op;
+	if (op->u.mma.barrier.cluster_rank)
+		tc_low_fail(l, "an mma on %s arrives on barriers of its own CTA, or of all along an "
+			       "axis (tc.cluster_barrier)",
+			    l->c->target->name);
+	if (!class->release_barrier)
+		class->release_barrier = b;
+	if (!same_reach(b, class->release_barrier))
+		tc_low_fail(l, "on %s the MMAs of roles that share accumulators signal barriers of "
+			       "one kind: tc.barrier, or tc.cluster_barrier with the same axes",
+			    l->c->target->name);
+	l->op = NULL;
 	count = arrivals_of_lane(l, b);
 	if (class->release_count < 0)
 		class->release_count = count;
@@ -189,14 +212,12 @@ void tc_lower_wgmma_commit(struct low *l, const struct op *op)
 	if (o->collective_axis >= 0)
 		tc_low_fail(l, "commit_arrive with collective_axis is not supported on %s",
 			    l->c->target->name);
-	tc_low_refuse_cluster(l, &o->barrier);
 	tc_low_all(l);
 	flush(l);
 	if (l->c->barriers[o->barrier.barrier->id].elided)
 		return;
 	mi(l, "bar.warp.sync", T("0xffffffff"));
-	tc_low_arrive(l, l->elected, tc_low_barrier(l, &o->barrier),
-		      I(arrivals_of_lane(l, o->barrier.barrier)));
+	tc_low_arrive_on(l, &o->barrier, arrivals_of_lane(l, o->barrier.barrier));
 }
 
 /* ---- loads and stores --------------------------------------------------------------------------

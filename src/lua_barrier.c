@@ -7,7 +7,8 @@
 
 struct making {
 	struct barrier draft;
-	struct lua_axes axes; /* of a cluster barrier */
+	int groups; /* of a cluster barrier */
+	struct lua_axes group[3];
 	struct barrier_ref *result;
 };
 
@@ -24,8 +25,11 @@ static void make(struct kern *k, void *arg)
 {
 	struct making *m = arg;
 
-	if (m->draft.cluster)
-		m->draft.cluster_axes = tc_kern_axes(k, m->axes.name, m->axes.count);
+	m->draft.cluster_groups = m->groups;
+	for (int i = 0; i < m->groups; i++) {
+		m->draft.cluster_group[i] = tc_kern_axes(k, m->group[i].name, m->group[i].count);
+		m->draft.cluster_axes |= m->draft.cluster_group[i];
+	}
 	m->result = new_ref(k, tc_kern_barrier(k, &m->draft), NULL);
 }
 
@@ -64,12 +68,67 @@ static int barrier_new(lua_State *L)
 }
 
 static const char cluster_barrier_doc[] =
-	"cluster_barrier(opts: {collective_axes: string|string[], num_arrivals?: integer, "
+	"cluster_barrier(opts: {collective_axes: string|(string|string[])[], num_arrivals?: "
+	"integer, "
 	"num_barriers?: integer, orders_tensor_core?: boolean, name?: string}) -> Barrier\n"
 	"A barrier in every CTA of the cluster: an arrival arrives at those of all CTAs along "
 	"`collective_axes`.\n\n"
-	"- `collective_axes` (string or list of strings, required): cluster axes by name\n"
-	"- `num_arrivals`, `num_barriers`, `orders_tensor_core`, `name`: as for `tc.barrier`";
+	"- `collective_axes` (required): a cluster axis by name, or a list. An arrival reaches the "
+	"CTAs that differ from its own along one entry of the list; an entry may be a list of axes "
+	"itself, and stands for all CTAs along them\n"
+	"- `num_arrivals` counts the operations of one CTA: each arrives at its peers too\n"
+	"- `num_barriers`, `orders_tensor_core`, `name`: as for `tc.barrier`";
+
+static void read_group(lua_State *L, struct lua_axes *group)
+{
+	bool list = lua_istable(L, -1);
+	lua_Integer count = list ? luaL_len(L, -1) : 1;
+
+	if (count < 1 || count > 3)
+		tc_argerror(L, 1,
+			    "option 'collective_axes': a group of 1 to 3 cluster axes, got %lld",
+			    (long long)count);
+	group->count = (int)count;
+	for (int i = 0; i < group->count; i++) {
+		if (list)
+			lua_rawgeti(L, -1, i + 1);
+		else
+			lua_pushvalue(L, -1);
+		if (lua_type(L, -1) != LUA_TSTRING)
+			tc_argerror(
+				L, 1,
+				"option 'collective_axes': name of a cluster axis expected, got %s",
+				tc_describe(L, -1));
+		group->name[i] = lua_tostring(L, -1);
+		lua_pop(L, 1);
+	}
+}
+
+/* "x", {"x", "y"}: the CTAs of my row and of my column; {{"x", "y"}}: of my plane. */
+static void read_groups(lua_State *L, struct making *m)
+{
+	if (!tc_option_push(L, 1, "collective_axes"))
+		tc_argerror(
+			L, 1,
+			"option 'collective_axes' is missing: a cluster axis, or a list of them");
+	if (lua_istable(L, -1)) {
+		lua_Integer count = luaL_len(L, -1);
+
+		if (count < 1 || count > 3)
+			tc_argerror(L, 1, "option 'collective_axes': 1 to 3 entries, got %lld",
+				    (long long)count);
+		m->groups = (int)count;
+		for (int i = 0; i < m->groups; i++) {
+			lua_rawgeti(L, -1, i + 1);
+			read_group(L, &m->group[i]);
+			lua_pop(L, 1);
+		}
+	} else {
+		m->groups = 1;
+		read_group(L, &m->group[0]);
+	}
+	lua_pop(L, 1);
+}
 
 static int cluster_barrier_new(lua_State *L)
 {
@@ -81,10 +140,7 @@ static int cluster_barrier_new(lua_State *L)
 	tc_current_kernel(L);
 	tc_options(L, 1, options);
 	m.draft.cluster = true;
-	if (!tc_option_axes(L, 1, "collective_axes", &m.axes))
-		return tc_argerror(L, 1,
-				   "option 'collective_axes' is missing: a cluster axis, or a "
-				   "list of them");
+	read_groups(L, &m);
 	read_counts(L, &m.draft);
 	tc_record_call(L, make, &m);
 	tc_push_recorded(L, TC_BARRIER, m.result);
@@ -111,6 +167,7 @@ static void index_barrier(struct kern *k, void *arg)
 	tc_val_usable(k, index);
 	tc_check_barrier_index(k, x->of->barrier, index);
 	x->result = new_ref(k, x->of->barrier, index);
+	x->result->cluster_rank = x->of->cluster_rank;
 }
 
 static void refuse_index(struct kern *k, void *got)
@@ -279,6 +336,72 @@ static int barrier_commit_arrive(lua_State *L)
 	return 0;
 }
 
+/* ---- other CTAs ------------------------------------------------------------ */
+
+struct remote {
+	const struct ref *ref;
+	const struct barrier_ref *barrier;
+	struct lua_value rank;
+	struct ref *ref_result;
+	struct barrier_ref *barrier_result;
+};
+
+static void make_remote(struct kern *k, void *arg)
+{
+	struct remote *r = arg;
+	struct val *rank = tc_value_node(k, &r->rank);
+
+	tc_val_usable(k, rank);
+	if (r->ref) {
+		tc_ref_usable(k, r->ref);
+		tc_check_cluster_ref(k, r->ref, rank);
+		r->ref_result = tc_arena_alloc(&k->arena, sizeof *r->ref_result);
+		*r->ref_result = *r->ref;
+		r->ref_result->cluster_rank = rank;
+		return;
+	}
+	tc_barrier_usable(k, r->barrier);
+	tc_check_cluster_barrier_ref(k, r->barrier, rank);
+	r->barrier_result = new_ref(k, r->barrier->barrier, r->barrier->index);
+	r->barrier_result->cluster_rank = rank;
+}
+
+static void refuse_remote(struct kern *k, void *got)
+{
+	tc_check_reference(k, "ref", NULL, got);
+}
+
+static const char cluster_ref_doc[] =
+	"cluster_ref(ref: Ref|Barrier, rank: integer|Scalar) -> Ref|Barrier\n"
+	"The same SMEM, or the same barrier, in another CTA of the cluster. `rank` counts the CTAs "
+	"from 0, the last cluster axis fastest.\n\n"
+	"A ref of a peer can be stored to, a barrier of a peer arrived on. Waits, loads, copies "
+	"and "
+	"MMAs work on the CTA's own memory.";
+
+static int cluster_ref_new(lua_State *L)
+{
+	struct remote r = {.ref = tc_test_recorded(L, 1, TC_REF),
+			   .barrier = tc_test_recorded(L, 1, TC_BARRIER)};
+
+	tc_current_kernel(L);
+	if (!r.ref && !r.barrier)
+		tc_record_call(L, refuse_remote, (void *)tc_describe(L, 1));
+	if (!tc_read_value(L, 2, &r.rank) ||
+	    !(r.rank.kind == 'i' || (r.rank.kind == 'f' && r.rank.integral) ||
+	      (r.rank.kind == 'v' && r.rank.val->type == VT_S32)))
+		return tc_argerror(L, 2,
+				   "rank of a CTA expected, an integer or a recorded s32; got %s",
+				   tc_describe(L, 2));
+	r.rank.kind = r.rank.kind == 'f' ? 'i' : r.rank.kind;
+	tc_record_call(L, make_remote, &r);
+	if (r.ref)
+		tc_push_recorded(L, TC_REF, r.ref_result);
+	else
+		tc_push_recorded(L, TC_BARRIER, r.barrier_result);
+	return 1;
+}
+
 void tc_open_barrier(lua_State *L)
 {
 	static const struct tc_function functions[] = {
@@ -287,6 +410,7 @@ void tc_open_barrier(lua_State *L)
 		{"barrier_arrive", barrier_arrive, arrive_doc},
 		{"barrier_wait", barrier_wait, wait_doc},
 		{"commit_arrive", barrier_commit_arrive, commit_arrive_doc},
+		{"cluster_ref", cluster_ref_new, cluster_ref_doc},
 		{NULL, NULL, NULL},
 	};
 	static const luaL_Reg meta[] = {

@@ -299,8 +299,6 @@ static void join_class(struct compilation *c, struct role_plan *r, struct class_
 		if (member->max_registers > r->max_registers)
 			r->max_registers = member->max_registers;
 	}
-	if (!r->max_registers)
-		r->max_registers = class->max_registers;
 }
 
 static void plan_role(struct compilation *c, struct role_plan *r, struct role *role)
@@ -443,7 +441,7 @@ static int lcm(int a, int b)
 }
 
 /* U: where a commit counts one, it is 1; else every role's warps must divide it. */
-static void unit_of(const struct target *t, struct barrier_plan *b)
+static void unit_of(const struct kern *k, const struct target *t, struct barrier_plan *b)
 {
 	bool commits = false;
 
@@ -458,7 +456,45 @@ static void unit_of(const struct target *t, struct barrier_plan *b)
 	}
 	if (commits)
 		b->unit = 1;
-	b->init_count = b->barrier->num_arrivals * b->unit;
+	b->init_count = b->barrier->num_arrivals * b->unit *
+			tc_cluster_peers(k, b->barrier->cluster_group, b->barrier->cluster_groups);
+}
+
+/* The role's threads load or store memory with ordinary instructions. */
+static bool touches_memory(const struct role_plan *r, const struct scope *s)
+{
+	for (const struct op *o = s->first; o; o = o->next) {
+		const struct scope *body[2];
+
+		if (!r->op_kept[o->id])
+			continue;
+		for (int i = tc_op_bodies(o, body) - 1; i >= 0; i--)
+			if (touches_memory(r, body[i]))
+				return true;
+		if (o->kind == OP_LOAD || o->kind == OP_STORE || o->kind == OP_STORE_SCALAR ||
+		    (o->kind == OP_LOAD_SCALAR && o->u.load_scalar.ref->alloc->space == SP_SMEM))
+			return true;
+	}
+	return false;
+}
+
+/* What the arrivals of other CTAs' threads have to order. */
+static void order_of_arrivals(const struct kern *k, struct barrier_plan *b)
+{
+	bool touched = false;
+
+	for (int i = 0; i < b->source_count; i++) {
+		const struct arrival_source *s = &b->sources[i];
+
+		if (s->kind != ARRIVAL_THREADS)
+			continue;
+		touched = touched || touches_memory(s->role, k->root);
+		b->remote =
+			b->remote || b->barrier->cluster || s->op->u.arrive.barrier.cluster_rank;
+	}
+	b->mma_only_release = !touched;
+	if (b->barrier->cluster && !touched)
+		b->remote = false;
 }
 
 static void plan_barriers(struct compilation *c)
@@ -485,7 +521,8 @@ static void plan_barriers(struct compilation *c)
 		b->name = b->barrier->name ? tc_ptx_identifier(&names, b->barrier->name)
 					   : tc_arena_printf(c->arena, "barrier%d", i);
 		b->elided = c->elided && c->elided[i];
-		unit_of(c->target, b);
+		unit_of(k, c->target, b);
+		order_of_arrivals(k, b);
 		if (b->init_count >= 1 << 20)
 			tc_fail_at(
 				c->err, b->barrier->pos,

@@ -621,14 +621,16 @@ int tc_kern_cluster_axis(const struct kern *k, const char *name);
 unsigned tc_kern_axes(struct kern *k, const char *const *names, int count);
 
 /* cluster.c: the CTAs of a cluster, by rank, which counts the last axis fastest. */
-bool tc_has_cluster(const struct kern *k); /* of more than one CTA */
+bool tc_has_cluster(const struct kern *k);                /* of more than one CTA */
 int tc_cluster_size(const struct kern *k, unsigned axes); /* CTAs along these axes */
 int tc_cluster_stride(const struct kern *k, int axis);    /* between ranks */
 /* Bits: ranks of the CTAs that share with rank 0 all but these axes. */
 uint32_t tc_cluster_line(const struct kern *k, unsigned axes);
 /* CTAs that an arrival reaches, and from which as many come; 1: its own. */
 int tc_cluster_peers(const struct kern *k, const unsigned *group, int count);
-/* A multicast tile in `columns` times `rows` pieces, one for each CTA; false: it does not fall apart. */
+const char *tc_axes_text(struct kern *k, unsigned axes); /* "x", {"y", "x"} */
+/* A multicast tile in `columns` times `rows` pieces, one for each CTA; false: it does not fall
+ * apart. */
 struct multicast_cut {
 	int rows, columns;
 };
@@ -718,8 +720,7 @@ _Noreturn void tc_fail_documented(struct err *e, enum tc_error id, const char *c
 #define tc_documented(e, id, ...)                                                                  \
 	tc_fail_documented(e, ERROR_##id, (const char *const[]){__VA_ARGS__, NULL})
 /* The same, pointing at an op or allocation. */
-#define tc_documented_at(e, where, id, ...)                                                        \
-	((e)->pos = (where), tc_documented(e, id, __VA_ARGS__))
+#define tc_documented_at(e, where, id, ...) ((e)->pos = (where), tc_documented(e, id, __VA_ARGS__))
 /* Pieces of the texts, in the kernel's arena. */
 const char *tc_integer_text(struct kern *k, int64_t i);
 const char *tc_pair_text(struct kern *k, int64_t a, int64_t b); /* (a, b) */
@@ -759,7 +760,8 @@ void tc_check_barrier_index(struct kern *k, const struct barrier *b, const struc
 /* Row 217: a group of barriers has to be indexed. */
 void tc_check_single_barrier(struct kern *k, const struct barrier_ref *b);
 void tc_check_tile(struct kern *k, const struct ref *r);
-/* An argument that is no ref, or no barrier: `got` describes it; `space` "SMEM", "GMEM", NULL: any. */
+/* An argument that is no ref, or no barrier: `got` describes it; `space` "SMEM", "GMEM", NULL: any.
+ */
 _Noreturn void tc_check_reference(struct kern *k, const char *name, const char *space,
 				  const char *got);
 struct tensormap;
@@ -778,16 +780,16 @@ enum mma_kind {
 };
 struct mma_row {
 	enum mma_kind kind;
-	bool wgmma;             /* sm_90a; else tcgen05 */
-	const char *name;       /* "kind::f16" */
-	uint32_t a, b, d;       /* bit sets of enum dtype */
-	uint32_t scale;         /* 0: not block-scaled */
-	bool same;              /* A and B must have one dtype */
-	int k, k_sparse;        /* elements along K an instruction */
-	unsigned m1, m2;        /* bits 0, 1, 2: M 64, 128, 256; one CTA, two CTAs */
-	int n1, n2;             /* N is a multiple of it, up to 256 */
-	const char *targets;    /* "sm_100a sm_103a" */
-	int limit;              /* the message with which Pallas forbids it, -1: legal there too */
+	bool wgmma;          /* sm_90a; else tcgen05 */
+	const char *name;    /* "kind::f16" */
+	uint32_t a, b, d;    /* bit sets of enum dtype */
+	uint32_t scale;      /* 0: not block-scaled */
+	bool same;           /* A and B must have one dtype */
+	int k, k_sparse;     /* elements along K an instruction */
+	unsigned m1, m2;     /* bits 0, 1, 2: M 64, 128, 256; one CTA, two CTAs */
+	int n1, n2;          /* N is a multiple of it, up to 256 */
+	const char *targets; /* "sm_100a sm_103a" */
+	int limit;           /* the message with which Pallas forbids it, -1: legal there too */
 };
 /* NULL: no instruction takes these; `scale` DT_COUNT: none. */
 const struct mma_row *tc_mma_row(bool wgmma, enum dtype a, enum dtype b, enum dtype d,
@@ -811,7 +813,7 @@ const struct target *tc_target_find(const char *name); /* NULL: unknown */
 /* Accumulators of 64 rows lie in halves of the lanes: false if the kernel says that its target is
  * Hopper, whose accumulators are registers. */
 bool tc_lanes_have_halves(const struct kern *k);
-const struct target *const *tc_targets(void);          /* NULL-terminated */
+const struct target *const *tc_targets(void); /* NULL-terminated */
 
 /* ---- verify.c, and the passes: see compile.h ------------------------------------------ */
 
@@ -894,7 +896,7 @@ struct launch_param {
 	bool is_tensormap;
 	struct tensormap map;
 	uint8_t bytes[128];
-	uint32_t size; /* of bytes */
+	uint32_t size;     /* of bytes */
 	const void *large; /* in place of `bytes` where size > 128; the caller's */
 };
 

@@ -40,6 +40,14 @@ static const struct barrier *waits_on(const struct op *o)
 	return o->kind == OP_BARRIER_WAIT ? o->u.wait.barrier.barrier : NULL;
 }
 
+/* Arrives in another CTA. */
+static bool is_remote(const struct op *o)
+{
+	const struct barrier_ref *b = barrier_of(o);
+
+	return b && b->cluster_rank;
+}
+
 static void collect(void *arg, const struct site *site)
 {
 	struct sites *s = arg;
@@ -58,7 +66,11 @@ static void collect(void *arg, const struct site *site)
 		s->item = grown;
 		s->capacity = capacity;
 	}
-	s->item[s->count++] = *site;
+	s->item[s->count] = *site;
+	/* How many CTAs arrive on a peer's barrier is not known. */
+	if (is_remote(o))
+		s->item[s->count].times.unsure = true;
+	s->count++;
 }
 
 static const char *barrier_text(struct kern *k, const struct barrier *b)
@@ -276,7 +288,8 @@ static int64_t reachable_arrivals(const struct sites *s, const bool *blocked,
 		for (int j = 0; j < i && reached; j++)
 			reached = !blocked[j] || s->item[j].role != a->role;
 		if (reached)
-			count += a->times.loops ? b->num_arrivals : a->times.constant;
+			count += a->times.loops || is_remote(a->op) ? b->num_arrivals
+								    : a->times.constant;
 	}
 	return count;
 }
@@ -436,6 +449,100 @@ static void check_accumulator(struct sites *s, const struct alloc *a)
 		tc_documented_at(&k->err, mma->pos, MMA_NOT_AWAITED, "");
 }
 
+/* ---- multicast ------------------------------------------------------------------------------ */
+
+/* An arrival on the barrier comes from every CTA along the axes. */
+static bool covers(const struct barrier *b, unsigned axes)
+{
+	for (int i = 0; i < b->cluster_groups; i++)
+		if ((b->cluster_group[i] & axes) == axes)
+			return true;
+	return false;
+}
+
+/* Barriers that tell of all CTAs along the axes: directly, or by somebody who has waited for such.
+ */
+static void mark_informed(const struct sites *s, unsigned axes, bool *informed)
+{
+	bool changed = true;
+
+	for (int i = 0; i < s->kern->barriers.count; i++)
+		informed[i] = covers(s->kern->barriers.item[i], axes);
+	while (changed) {
+		changed = false;
+		for (int i = 0; i < s->count; i++) {
+			const struct barrier *w = waits_on(s->item[i].op);
+
+			if (!w || !informed[w->id])
+				continue;
+			for (int j = 0; j < s->count; j++) {
+				const struct barrier *b = arrives_on(s->item[j].op);
+
+				if (b && !informed[b->id] && s->item[j].role == s->item[i].role &&
+				    s->item[j].op->kind != OP_COPY_GMEM_TO_SMEM &&
+				    may_follow(&s->item[i], &s->item[j]))
+					informed[b->id] = changed = true;
+			}
+		}
+	}
+}
+
+/* Constant indices that differ somewhere. */
+static bool apart(const struct ref *a, const struct ref *b)
+{
+	for (int i = 0; i < a->alloc->rank; i++) {
+		int64_t x, y;
+
+		if (tc_val_is_const(a->start[i], &x) && tc_val_is_const(b->start[i], &y) &&
+		    (x + a->extent[i].size <= y || y + b->extent[i].size <= x))
+			return true;
+	}
+	return false;
+}
+
+/* The slot that the copy writes may have been written before: in a loop, or by another copy. */
+static bool writes_again(const struct sites *s, const struct site *copy)
+{
+	if (copy->times.loops || copy->times.unsure || copy->times.constant > 1)
+		return true;
+	for (int i = 0; i < s->count; i++) {
+		const struct op *o = s->item[i].op;
+
+		if (o != copy->op && o->kind == OP_COPY_GMEM_TO_SMEM && o->id < copy->op->id &&
+		    o->u.copy.dst->alloc == copy->op->u.copy.dst->alloc &&
+		    !apart(o->u.copy.dst, copy->op->u.copy.dst))
+			return true;
+	}
+	return false;
+}
+
+/* DESIGN 5.5: a peer's slot may be written when the peer has said that it is free. */
+static void check_multicast(struct sites *s, const struct site *copy)
+{
+	struct kern *k = s->kern;
+	const struct copy_op *c = &copy->op->u.copy;
+	bool *informed = tc_arena_alloc(&k->arena, (size_t)k->barriers.count + 1);
+	const struct barrier *local = NULL;
+
+	if (tc_cluster_size(k, c->collective_axes) < 2 || c->partitioned || !writes_again(s, copy))
+		return;
+	mark_informed(s, c->collective_axes, informed);
+	for (int i = 0; i < s->count; i++) {
+		const struct barrier *b = waits_on(s->item[i].op);
+
+		if (!b || s->item[i].role != copy->role || !may_follow(&s->item[i], copy))
+			continue;
+		if (informed[b->id])
+			return;
+		local = b;
+	}
+	tc_documented_at(&k->err, copy->op->pos, MULTICAST_RELEASE,
+			 local ? tc_arena_printf(&k->arena, "\n  its role waits for %s",
+						 barrier_text(k, local))
+			       : "\n  its role waits for no barrier before",
+			 tc_axes_text(k, c->collective_axes));
+}
+
 void tc_verify_barriers(struct kern *k)
 {
 	struct sites s = {.kern = k};
@@ -444,6 +551,9 @@ void tc_verify_barriers(struct kern *k)
 	for (int i = 0; i < k->barriers.count; i++)
 		check_barrier(&s, k->barriers.item[i]);
 	check_cycles(&s);
+	for (int i = 0; i < s.count; i++)
+		if (s.item[i].op->kind == OP_COPY_GMEM_TO_SMEM)
+			check_multicast(&s, &s.item[i]);
 	for (int i = 0; i < k->allocs.count; i++) {
 		const struct alloc *a = k->allocs.item[i];
 

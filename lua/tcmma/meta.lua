@@ -251,11 +251,20 @@ function tc.clock() end
 
 ---A barrier in every CTA of the cluster: an arrival arrives at those of all CTAs along `collective_axes`.
 ---
----- `collective_axes` (string or list of strings, required): cluster axes by name
----- `num_arrivals`, `num_barriers`, `orders_tensor_core`, `name`: as for `tc.barrier`
----@param opts {collective_axes: string|string[], num_arrivals?: integer, num_barriers?: integer, orders_tensor_core?: boolean, name?: string}
+---- `collective_axes` (required): a cluster axis by name, or a list. An arrival reaches the CTAs that differ from its own along one entry of the list; an entry may be a list of axes itself, and stands for all CTAs along them
+---- `num_arrivals` counts the operations of one CTA: each arrives at its peers too
+---- `num_barriers`, `orders_tensor_core`, `name`: as for `tc.barrier`
+---@param opts {collective_axes: string|(string|string[])[], num_arrivals?: integer, num_barriers?: integer, orders_tensor_core?: boolean, name?: string}
 ---@return Barrier
 function tc.cluster_barrier(opts) end
+
+---The same SMEM, or the same barrier, in another CTA of the cluster. `rank` counts the CTAs from 0, the last cluster axis fastest.
+---
+---A ref of a peer can be stored to, a barrier of a peer arrived on. Waits, loads, copies and MMAs work on the CTA's own memory.
+---@param ref Ref|Barrier
+---@param rank integer|Scalar
+---@return Ref|Barrier
+function tc.cluster_ref(ref, rank) end
 
 ---Arrives when all MMAs and SMEM-to-TMEM copies that this role has issued so far are complete. The barrier must order the tensor core.
 ---@param barrier Barrier

@@ -1,0 +1,347 @@
+-- Clusters: multicast copies, rings released by every CTA, stores into a peer's shared memory.
+-- Results against the product in double precision, in the emulator's three modes.
+local tc = require "tcmma"
+local kernels = require "compiler_kernels"
+local helper = require "helper"
+
+local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
+
+local function in_all_modes(target, fn)
+  for _, mode in ipairs(modes) do
+    fn({ target = target, mode = mode.mode, seed = mode.seed })
+  end
+end
+
+local function assembles(kernel, target)
+  local ok, message, code = kernels.assembles(kernel, target)
+  if code == "no-library" then return end
+  assert.is_true(ok, message)
+end
+
+-- A matmul in clusters of `rows` x `columns` CTAs: A is shared along a row of CTAs, B along a column.
+-- Every CTA's slots are written by its row and column, hence released to them.
+local function multicast(o)
+  local TM, TN, TK = 128, o.tn or 64, 64
+  local rows, columns, stages = o.rows, o.columns, o.stages or 2
+  local M, N, K = TM * rows, TN * columns, TK * o.steps
+  local axes = {}
+  if columns > 1 then axes[#axes + 1] = "column" end
+  if rows > 1 then axes[#axes + 1] = "row" end
+  return tc.kernel{
+    name = "multicast",
+    args = { tc.gmem({ M, K }, tc.float16), tc.gmem({ K, N }, tc.float16), tc.gmem({ M, N }, tc.float32) },
+    cluster = { rows, columns }, cluster_names = { "row", "column" },
+    body = function(a, b, out)
+      local m, n = tc.axis_index "row", tc.axis_index "column"
+      local a_smem, b_smem = tc.smem({ stages, TM, TK }, tc.float16), tc.smem({ stages, TK, TN }, tc.float16)
+      local acc = tc.tmem({ TM, TN }, tc.float32)
+      local loaded = tc.barrier{ num_arrivals = 2, num_barriers = stages, name = "loaded" }
+      local consumed = tc.cluster_barrier{ collective_axes = axes, num_barriers = stages,
+        orders_tensor_core = true, name = "consumed" }
+      local done = tc.barrier{ orders_tensor_core = true, name = "done" }
+      tc.role{ name = "load", warps = 1 }(function()
+        tc.range(o.steps, function(k)
+          local s = k % stages
+          tc.when(k:ge(stages), function() tc.barrier_wait(consumed[s]) end)
+          tc.copy_gmem_to_smem(a:tile({ m, k }, { TM, TK }), a_smem[s], loaded[s],
+            { collective_axes = columns > 1 and "column" or nil })
+          tc.copy_gmem_to_smem(b:tile({ k, n }, { TK, TN }), b_smem[s], loaded[s],
+            { collective_axes = rows > 1 and "row" or nil })
+        end)
+      end)
+      tc.role{ name = "mma", warps = 1 }(function()
+        tc.range(o.steps, function(k)
+          local s = k % stages
+          tc.barrier_wait(loaded[s])
+          tc.mma(acc, a_smem[s], b_smem[s], { barrier = consumed[s], accumulate = k:gt(0) })
+        end)
+        tc.commit_arrive(done)
+      end)
+      tc.role{ name = "store", warpgroups = 1 }(function()
+        tc.barrier_wait(done)
+        out:tile({ m, n }, { TM, TN }):store(tc.async_load_tmem(acc))
+      end)
+    end,
+  }
+end
+
+describe("a ring of multicast tiles", function()
+  for _, case in ipairs{ { 2, 1 }, { 1, 2 }, { 4, 1 }, { 2, 2 }, { 1, 4 } } do
+    for _, stages in ipairs{ 1, 3 } do
+      local rows, columns = case[1], case[2]
+      it(("%d x %d CTAs, %d stages, sm_100a"):format(rows, columns, stages), function()
+        local steps = stages + 2
+        local kernel = multicast{ rows = rows, columns = columns, stages = stages, steps = steps }
+        local a = kernels.integers({ 128 * rows, 64 * steps }, tc.float16, 1)
+        local b = kernels.integers({ 64 * steps, 64 * columns }, tc.float16, 2)
+        local expected = tc.reference.matmul(a, b)
+        in_all_modes("sm_100a", function(options)
+          local out = tc.zeros({ 128 * rows, 64 * columns }, tc.float32)
+          kernels.run(kernel, options, a, b, out)
+          assert.are.equal(0, (tc.max_error(out, expected)))
+        end)
+        assembles(kernel, "sm_100a")
+      end)
+    end
+  end
+
+  it("counts the arrivals of every CTA that reaches a barrier", function()
+    local text = multicast{ rows = 2, columns = 2, steps = 4 }:dump("roles", { target = "sm_100a" })
+    assert.is_truthy(text:find("count 3 (num_arrivals 1 x unit 1 x 3 CTAs)", 1, true))
+  end)
+end)
+
+-- Copies alone: every CTA of the cluster loads all tiles by multicast and stores its share.
+local function pass(o)
+  local steps, stages, size = o.steps, o.stages, o.size
+  local R, C = o.shape[1], o.shape[2]
+  return tc.kernel{
+    name = "pass", cluster = { size }, cluster_names = { "cta" },
+    args = { tc.gmem({ steps * R, C }, o.dtype), tc.gmem({ size * steps * R, C }, o.dtype) },
+    body = function(a, out)
+      local cta = tc.axis_index "cta"
+      local smem = tc.smem({ stages, R, C }, o.dtype, { swizzle = o.swizzle })
+      local loaded = tc.barrier{ num_barriers = stages }
+      local freed = tc.cluster_barrier{ collective_axes = "cta", num_barriers = stages }
+      tc.role{ name = "load", warps = o.warps or 1 }(function()
+        tc.range(steps, function(i)
+          local s = i % stages
+          tc.when(i:ge(stages), function() tc.barrier_wait(freed[s]) end)
+          tc.copy_gmem_to_smem(a:tile({ i, 0 }, { R, C }), smem[s], loaded[s], { collective_axes = "cta" })
+        end)
+      end)
+      tc.role{ name = "store", warpgroups = 1 }(function()
+        tc.range(steps, function(i)
+          local s = i % stages
+          tc.barrier_wait(loaded[s])
+          if o.fragments then
+            out:tile({ cta * steps + i, 0 }, { R, C }):store(smem[s]:load())
+          else
+            tc.copy_smem_to_gmem(smem[s], out:tile({ cta * steps + i, 0 }, { R, C }))
+            tc.wait_smem_to_gmem(0, { wait_read_only = true })
+          end
+          tc.barrier_arrive(freed[s])
+        end)
+      end)
+    end,
+  }
+end
+
+describe("multicast copies", function()
+  local cases = {
+    { size = 2, shape = { 64, 64 }, dtype = tc.float16 },
+    { size = 4, shape = { 64, 128 }, dtype = tc.float16 },
+    { size = 2, shape = { 8, 128 }, dtype = tc.float16 },
+    { size = 4, shape = { 16, 64 }, dtype = tc.float32 },
+    { size = 2, shape = { 64, 64 }, dtype = tc.float16, fragments = true },
+    { size = 2, shape = { 32, 32 }, dtype = tc.float32, swizzle = "none" },
+    { size = 2, shape = { 1, 256 }, dtype = tc.float32, swizzle = "none" },
+    { size = 4, shape = { 2, 512 }, dtype = tc.float16, swizzle = "none" },
+    { size = 2, shape = { 64, 64 }, dtype = tc.float16, warps = 2 },
+    { size = 3, shape = { 48, 64 }, dtype = tc.float16 },
+    { size = 8, shape = { 64, 64 }, dtype = tc.float16 },
+  }
+  for _, case in ipairs(cases) do
+    for _, target in ipairs{ "sm_90a", "sm_100a" } do
+      local title = ("%d CTAs, (%d, %d) of %s%s%s, %s"):format(case.size, case.shape[1], case.shape[2],
+        tostring(case.dtype), case.swizzle and ", plain" or "", case.fragments and ", fragments" or "", target)
+      it(title, function()
+        local steps = 5
+        local o = { steps = steps, stages = 2 }
+        for key, value in pairs(case) do o[key] = value end
+        local kernel = pass(o)
+        local R, C = case.shape[1], case.shape[2]
+        local a = kernels.integers({ steps * R, C }, case.dtype, 3)
+        in_all_modes(target, function(options)
+          local out = tc.zeros({ case.size * steps * R, C }, case.dtype)
+          kernels.run(kernel, options, a, out)
+          local expected, got = a:totable(), out:totable()
+          for i = 1, case.size * steps * R do
+            assert.are.same(expected[(i - 1) % (steps * R) + 1], got[i])
+          end
+        end)
+        assembles(kernel, target)
+      end)
+    end
+  end
+
+  it("may be partitioned: each CTA loads its own part of what they load together", function()
+    local kernel = tc.kernel{
+      name = "parts", cluster = { 2 }, cluster_names = { "cta" },
+      args = { tc.gmem({ 128, 64 }, tc.float16), tc.gmem({ 128, 64 }, tc.float16) },
+      body = function(a, out)
+        local smem, loaded = tc.smem({ 64, 64 }, tc.float16), tc.barrier{}
+        tc.copy_gmem_to_smem(a, smem, loaded, { collective_axes = "cta", partition_axis = 0 })
+        tc.barrier_wait(loaded)
+        tc.copy_smem_to_gmem(smem, out:tile({ tc.axis_index "cta", 0 }, { 64, 64 }))
+        tc.wait_smem_to_gmem(0)
+      end,
+    }
+    for _, target in ipairs{ "sm_90a", "sm_100a" } do
+      local a, out = kernels.integers({ 128, 64 }, tc.float16, 4), tc.zeros({ 128, 64 }, tc.float16)
+      kernels.run(kernel, { target = target }, a, out)
+      assert.are.equal(0, (tc.max_error(out, a)))
+      assembles(kernel, target)
+    end
+  end)
+end)
+
+-- Partial sums of `size` CTAs meet in the first one, which adds them in the order of ranks.
+local function reduce(size, R, C, scalar)
+  return tc.kernel{
+    name = "reduce", cluster = { size }, cluster_names = { "part" }, grid = { 2 }, grid_names = { "tile" },
+    args = { tc.gmem({ size, 2 * R, C }, tc.float32), tc.gmem({ 2 * R, C }, tc.float32) },
+    body = function(parts, out)
+      local part, tile = tc.axis_index "part", tc.axis_index "tile"
+      local others = tc.smem({ size - 1, R, C }, tc.float32)
+      local ready = tc.barrier{ num_arrivals = size - 1 }
+      local mine = parts[part]:tile({ tile, 0 }, { R, C }):load()
+      tc.when(part:gt(0), function()
+        tc.cluster_ref(others, 0)[part - 1]:store(mine)
+        if scalar then tc.cluster_ref(others[part - 1], 0)[0][0]:store(7.5) end
+        tc.barrier_arrive(tc.cluster_ref(ready, 0))
+      end, function()
+        tc.barrier_wait(ready)
+        local sum = mine
+        for i = 0, size - 2 do sum = sum + others[i]:load() end
+        out:tile({ tile, 0 }, { R, C }):store(sum)
+      end)
+    end,
+  }
+end
+
+describe("tc.cluster_ref", function()
+  for _, target in ipairs{ "sm_90a", "sm_100a" } do
+    for _, size in ipairs{ 2, 4 } do
+      it(("lets %d CTAs reduce in rank order, %s"):format(size, target), function()
+        local R, C = 64, 32
+        local kernel = reduce(size, R, C)
+        local parts = tc.randn({ size, 2 * R, C }, tc.float32, { seed = 5 })
+        local p, first = parts:totable(), nil
+        in_all_modes(target, function(options)
+          local out = tc.zeros({ 2 * R, C }, tc.float32)
+          kernels.run(kernel, options, parts, out)
+          local got = out:totable()
+          for i = 1, 2 * R do
+            for j = 1, C do
+              local sum = p[1][i][j]
+              for s = 2, size do sum = string.unpack("f", string.pack("f", sum + p[s][i][j])) end
+              assert.are.equal(sum, got[i][j])
+            end
+          end
+          first = first or got
+          assert.are.same(first, got)
+        end)
+        assembles(kernel, target)
+      end)
+    end
+
+    it("stores scalars, " .. target, function()
+      local kernel = reduce(2, 16, 32, true)
+      local parts, out = tc.zeros({ 2, 32, 32 }, tc.float32), tc.zeros({ 32, 32 }, tc.float32)
+      kernels.run(kernel, { target = target, mode = "random", seed = 3 }, parts, out)
+      local got = out:totable()
+      assert.are.equal(7.5, got[1][1])
+      assert.are.equal(7.5, got[17][1])
+      assert.are.equal(0, got[1][2])
+      assembles(kernel, target)
+    end)
+  end
+
+  local pair = { args = { tc.gmem({ 128, 64 }, tc.float16) }, cluster = { 2 }, cluster_names = { "x" } }
+  helper.refuses("of a cluster barrier is refused", "Remapping a non-local ref unsupported.", function()
+    local b = tc.cluster_barrier{ collective_axes = "x" }
+    return function() tc.cluster_ref(b, 1) end
+  end, pair)
+  helper.refuses("of a peer is refused", "This is a reference to another CTA already.", function()
+    local s = tc.smem({ 64 }, tc.float32)
+    return function() tc.cluster_ref(tc.cluster_ref(s, 0), 1) end, function() tc.cluster_ref(s, 1) end
+  end, pair)
+  helper.refuses("of a rank outside is refused",
+    "The cluster has 2 CTAs, of ranks from 0; there is none of rank 2.", function()
+      local s = tc.smem({ 64 }, tc.float32)
+      return function() tc.cluster_ref(s, 2) end, function() tc.cluster_ref(s, 1) end
+    end, pair)
+  helper.refuses("without a cluster is refused", "No cluster axes found.", function()
+    local s = tc.smem({ 64 }, tc.float32)
+    return function() tc.cluster_ref(s, 0) end
+  end)
+  it("of an argument is refused", function()
+    helper.recording(pair, function(_, x)
+      assert.matches("^ref must be a SMEM reference, got GMEM ref",
+        helper.first_line(helper.message(function() tc.cluster_ref(x, 0) end)))
+      assert.equal("ref must be a reference, got nil",
+        helper.first_line(helper.message(function() tc.cluster_ref(nil, 0) end)))
+    end)
+  end)
+  helper.refuses("cannot be waited for", "Can only await on CTA-local barriers", function()
+    local b = tc.barrier{}
+    return function() tc.barrier_wait(tc.cluster_ref(b, 1)) end,
+      function() tc.barrier_arrive(tc.cluster_ref(b, 1)) end
+  end, pair)
+  local peers = "Peer device references are not allowed in the lowering of this primitive."
+  helper.refuses("cannot be loaded", peers, function()
+    local s = tc.smem({ 64, 64 }, tc.float32)
+    return function() tc.cluster_ref(s, 1):load() end, function() tc.cluster_ref(s, 1):store(1) end
+  end, pair)
+  helper.refuses("cannot be copied into", peers, function(x)
+    local s, b = tc.smem({ 128, 64 }, tc.float16), tc.barrier{}
+    return function() tc.copy_gmem_to_smem(x, tc.cluster_ref(s, 1), b) end,
+      function() tc.copy_gmem_to_smem(x, s, b) end
+  end, pair)
+  helper.refuses("cannot take a copy's arrival", peers, function(x)
+    local s, b = tc.smem({ 128, 64 }, tc.float16), tc.barrier{}
+    return function() tc.copy_gmem_to_smem(x, s, tc.cluster_ref(b, 1)) end
+  end, pair)
+  helper.refuses("cannot be copied from", peers, function(x)
+    local s = tc.smem({ 128, 64 }, tc.float16)
+    return function() tc.copy_smem_to_gmem(tc.cluster_ref(s, 1), x) end, function() tc.copy_smem_to_gmem(s, x) end
+  end, pair)
+end)
+
+describe("multicast copies refuse", function()
+  local function release(make)
+    return function(a)
+      local smem, loaded, freed = tc.smem({ 2, 64, 64 }, tc.float16), tc.barrier{ num_barriers = 2 }, make()
+      tc.role{ name = "load", warps = 1 }(function()
+        tc.range(4, function(i)
+          tc.when(i:ge(2), function() tc.barrier_wait(freed[i % 2]) end)
+          tc.copy_gmem_to_smem(a:tile({ i, 0 }, { 64, 64 }), smem[i % 2], loaded[i % 2], { collective_axes = "x" })
+        end)
+      end)
+      tc.role{ name = "use", warps = 1 }(function()
+        tc.range(4, function(i)
+          tc.barrier_wait(loaded[i % 2])
+          tc.barrier_arrive(freed[i % 2])
+        end)
+      end)
+    end
+  end
+  local options = { args = { tc.gmem({ 256, 64 }, tc.float16) }, cluster = { 2, 2 }, cluster_names = { "y", "x" } }
+  local text = "This multicast copy writes a slot in every CTA along \"x\", but its role learns from its own CTA "
+    .. "alone that the slot is free."
+  helper.build_refuses("a slot that a barrier of one CTA releases", text, options,
+    release(function() return tc.barrier{ num_barriers = 2 } end))
+  helper.build_refuses("a slot that other axes release", text, options,
+    release(function() return tc.cluster_barrier{ collective_axes = "y", num_barriers = 2 } end))
+  helper.builds("nothing that the same axes release", options,
+    release(function() return tc.cluster_barrier{ collective_axes = { "x" }, num_barriers = 2 } end))
+  helper.builds("nothing that more axes release", options,
+    release(function() return tc.cluster_barrier{ collective_axes = { { "y", "x" } }, num_barriers = 2 } end))
+end)
+
+describe("the code of a cluster", function()
+  it("releases with .release.cluster only what threads have touched", function()
+    local plain = multicast{ rows = 2, columns = 1, steps = 4 }:ptx{ target = "sm_100a" }
+    assert.is_nil(plain:find("release.cluster.shared", 1, true))
+    assert.is_truthy(plain:find("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster"
+      .. ".multicast::cluster.b64", 1, true))
+    local touched = pass{ size = 2, steps = 4, stages = 2, shape = { 64, 64 }, dtype = tc.float16,
+      fragments = true }:ptx{ target = "sm_90a" }
+    assert.is_truthy(touched:find("mbarrier.arrive.release.cluster.shared::cluster", 1, true))
+    assert.is_truthy(touched:find("try_wait.parity.acquire.cluster", 1, true))
+    local copies = pass{ size = 2, steps = 4, stages = 2, shape = { 64, 64 }, dtype = tc.float16 }:ptx{ target = "sm_90a" }
+    assert.is_truthy(copies:find("mbarrier.arrive.shared::cluster.b64", 1, true))
+    assert.is_nil(copies:find("acquire.cluster", 1, true))
+  end)
+end)
