@@ -38,6 +38,7 @@ help:
 	@echo "fuzz        the PTX parser and the API with random input (FUZZ_SECONDS=60)"
 	@echo "soak        the slow specs"
 	@echo "bench       speed of the emulator, of recording and of require"
+	@echo "bench-gpu   our matmul beside cuBLAS, Triton, Gluon and Pallas on a GPU; writes docs/bench.md and .svg"
 	@echo "check-gpu   the specs that need a GPU"
 	@echo "docs        docs/reference.md, docs/errors.md, lua/tcmma/meta.lua and the rockspec from the sources"
 	@echo "format      clang-format on all C files"
@@ -108,6 +109,13 @@ valgrind: all unit
 bench: all unit
 	@$(PATHS) BUILD=$(BUILD) LUA=$(LUA) $(LUA) bench/run.lua
 
+# Parts that bench/peers.py measures: PARTS=square,decode,llm,tails,fp8,epilogue,launch,latency,pallas
+bench-gpu: all
+	@$(PATHS) $(LUA) bench/gpu.lua export $(BUILD)/bench
+	@python3 bench/peers.py --dir $(BUILD)/bench --out $(BUILD)/bench/peers.json $(if $(PARTS),--parts $(PARTS))
+	@$(PATHS) LUA=$(LUA) $(LUA) bench/gpu.lua latency $(BUILD)/bench/latency.json
+	@$(PATHS) $(LUA) bench/gpu.lua report $(BUILD)/bench/peers.json $(BUILD)/bench/latency.json
+
 docs: all
 	@$(PATHS) $(LUA) tools/docs.lua
 	@$(LUA) tools/errors.lua
@@ -129,5 +137,5 @@ clean:
 
 -include $(OBJ:.o=.d) $(EMUOBJ:.o=.d)
 
-.PHONY: fuzz all help unit setup setup-check demo check check-gpu soak lint asan valgrind bench docs \
+.PHONY: bench-gpu fuzz all help unit setup setup-check demo check check-gpu soak lint asan valgrind bench docs \
   format install env clean

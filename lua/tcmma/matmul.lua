@@ -151,7 +151,6 @@ local function configure(problem, given)
     end
     config = model.complete(problem, list[1].config)
   end
-  config.ctas = config.ctas or model.machines[problem.target].sms
   check_complete(problem, config)
   return config
 end
@@ -160,10 +159,9 @@ end
 local function key_of(problem, given)
   local function dtype(x) return x and x.short or "-" end
   local parts = {
-    problem.target, problem.M, problem.N, problem.K, dtype(problem.dtype), dtype(problem.dtype_b),
+    problem.name or "", problem.target, problem.sms or "-", problem.M, problem.N, problem.K, dtype(problem.dtype), dtype(problem.dtype_b),
     dtype(problem.out_dtype), problem.transpose_b and "nt" or "nn", tostring(problem.epilogue), dtype(problem.bias),
-    dtype(problem.residual),
-    dtype(problem.row_scale), dtype(problem.column_scale), tostring(problem.accumulate_f32),
+    dtype(problem.residual), dtype(problem.row_scale), dtype(problem.column_scale), tostring(problem.accumulate_f32),
   }
   if given then
     for _, name in ipairs { "tile_m", "tile_n", "tile_k", "stages", "group", "swap", "split_k", "cluster", "ctas" } do
@@ -237,6 +235,7 @@ local function problem_of(a, b, out, opts)
     M = M, N = N, K = K, dtype = a.dtype, dtype_b = b.dtype ~= a.dtype and b.dtype or nil,
     out_dtype = out and out.dtype, transpose_b = opts.transpose_b, epilogue = opts.epilogue,
     accumulate_f32 = opts.accumulate_f32, target = a.device.target,
+    sms = not a.device.is_emulator and a.device.properties.sm_count or nil,
   }
   local shapes = { bias = { N }, residual = { M, N }, row_scale = { M }, column_scale = { N } }
   for name, shape in pairs(shapes) do

@@ -149,7 +149,7 @@ local function plan(problem, config, refs)
   p.rows, p.columns = swap and problem.N or problem.M, swap and problem.M or problem.N
   p.tiles_m, p.tiles_n = cdiv(p.rows, config.tile_m), cdiv(p.columns, config.tile_n)
   p.tiles = p.tiles_m * p.tiles_n
-  p.ctas = math.min(p.tiles, config.ctas)
+  p.ctas = math.min(p.tiles, config.ctas or model.sms(problem))
   p.persistent = p.tiles > p.ctas
   p.steps = cdiv(problem.K, config.tile_k)
   p.accumulator = problem.accumulate_f32 and tc.float32 or tc.float16
@@ -305,7 +305,7 @@ function kernel.build(problem, config)
   local tiles = cdiv(rows, config.tile_m) * cdiv(columns, config.tile_n)
   return tc.kernel {
     name = problem.name or "matmul", args = args, target = problem.target,
-    grid = { math.min(tiles, config.ctas) }, grid_names = { "cta" },
+    grid = { math.min(tiles, config.ctas or model.sms(problem)) }, grid_names = { "cta" },
     body = function(...)
       local refs = {}
       for i, argument in ipairs(arguments) do refs[argument[1]] = select(i, ...) end

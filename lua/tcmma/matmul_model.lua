@@ -110,6 +110,11 @@ local function group(tiles_m, tiles_n)
   return math.min(tiles_m, tiles_n < 16 and 4 or 8)
 end
 
+--- SMs of the device; a problem without arrays has those of the usual part.
+function model.sms(problem)
+  return problem.sms or model.machines[problem.target].sms
+end
+
 --- The estimated microseconds of a configuration, and the terms: compute, memory, tiles, waves.
 function model.cost(problem, config)
   local machine = model.machines[problem.target]
@@ -117,7 +122,7 @@ function model.cost(problem, config)
   if config.swap then rows, columns = columns, rows end
   local size, K = bytes_of(problem.dtype), problem.K
   local clusters = math.max(config.split_k, config.cluster or 1)
-  local sms = machine.sms // clusters * clusters
+  local sms = model.sms(problem) // clusters * clusters
   if clusters == 3 then sms = math.min(sms, 117) elseif clusters >= 4 then sms = math.min(sms, 120) end
   local tiles = cdiv(rows, config.tile_m) * cdiv(columns, config.tile_n) * config.split_k
   local ctas = math.min(tiles, sms)
@@ -186,7 +191,7 @@ function model.candidates(problem, limits)
             local config = model.complete(problem, {
               swap = swap, tile_m = tile_m, tile_n = tile_n, tile_k = atom * units, split_k = split_k, stages = 1,
             })
-            local one_wave = cdiv(rows, tile_m) * cdiv(columns, tile_n) * split_k <= model.machines[problem.target].sms
+            local one_wave = cdiv(rows, tile_m) * cdiv(columns, tile_n) * split_k <= model.sms(problem)
             local most = units == 2 and 8 or 12
             if one_wave then most = math.min(most, cdiv(cdiv(problem.K, config.tile_k), split_k)) end
             config.stages = model.stages(problem, config, most)
