@@ -206,30 +206,36 @@ end:]], options)
   for _, mode in ipairs { "fast", "check", "random" } do
     it("goes there and back, mode " .. mode, function()
       local from, to = ramp(256, tc.i32), tc.zeros({ 256 }, tc.i32)
-      good(run(round_trip "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 1024;", { from, to }, { mode = mode }))
+      good(run(round_trip "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 1024;", { from, to },
+          { mode = mode }))
       assert.is_true(to:equal(from))
     end)
   end
 
   it("adds", function()
     local from, to = ramp(256, tc.f32, 0.5), tc.full({ 256 }, 3, tc.f32)
-    good(run(round_trip "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd1], [%r1], 1024;", { from, to }))
+    good(run(round_trip "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%rd1], [%r1], 1024;", { from,
+        to }))
     assert.equal(3.5, to:get(0))
     assert.equal(131, to:get(255))
   end)
 
   it("takes the greater", function()
     local from, to = ramp(256, tc.i32, -1), tc.full({ 256 }, -100, tc.i32)
-    good(run(round_trip "cp.reduce.async.bulk.global.shared::cta.bulk_group.max.s32 [%rd1], [%r1], 1024;", { from, to }))
+    good(run(round_trip "cp.reduce.async.bulk.global.shared::cta.bulk_group.max.s32 [%rd1], [%r1], 1024;", { from,
+        to }))
     assert.equal(-1, to:get(0))
     assert.equal(-100, to:get(255))
   end)
 
   it("is refused when misaligned or outside", function()
     local from, to = ramp(256, tc.i32), tc.zeros({ 255 }, tc.i32)
-    fault(run(round_trip "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1+8], 1008;", { from, to }), "misaligned")
-    fault(run(round_trip "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 1024;", { from, to }), "out-of-bounds")
-    fault(run(round_trip "mov.u32 %r9, 24;\n cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r9;", { from, to }),
+    fault(run(round_trip "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1+8], 1008;", { from, to }),
+        "misaligned")
+    fault(run(round_trip "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 1024;", { from, to }),
+        "out-of-bounds")
+    fault(run(round_trip "mov.u32 %r9, 24;\n cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r9;",
+        { from, to }),
       "misaligned", "multiple of 16")
   end)
 
@@ -245,7 +251,8 @@ end:]], options)
  barrier.cluster.wait.aligned;
  setp.eq.and.u32 %p1, %r3, 1, %p0;
  mov.b16 %h0, 3;
- @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1], [%rd0], 1024, [%r2], %h0;
+ @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
+  [%r1], [%rd0], 1024, [%r2], %h0;
 ]] .. LOADED .. [[
 
  mad.wide.u32 %rd1, %r3, 1024, %rd1;
@@ -287,8 +294,6 @@ local swizzles = {
   ["128B_atom_32B"] = function(a) return a ~ ((a >> 7 & 3) << 5) end,
   ["128B_atom_64B"] = function(a) return a ~ ((a >> 7 & 1) << 6) end,
 }
-
-local function bytes_of(array) return array:view(tc.u8):reshape { array.nbytes }:totable() end
 
 describe("a tensor copy", function()
   local function words(count) return ramp(count, tc.u16) end
@@ -411,7 +416,8 @@ end:]])
     local map = tc.tensormap(source, { box = { 32, 16 }, swizzle = "64B" })
     fault(run(load_text(2, { 0, 0 }, 1024), { string.rep("\0", 128), out }), "tensormap", "not a tensor map")
     fault(run(load_text(3, { 0, 0, 0 }, 1024), { map, out }), "tensormap", "is .3d, the tensor map has rank 2")
-    fault(run((load_text(2, { 0, 0 }, 1024):gsub("bytes %[%%r1%]", "bytes [%%r1+16]")), { map, out }), "misaligned", "128")
+    fault(run((load_text(2, { 0, 0 }, 1024):gsub("bytes %[%%r1%]", "bytes [%%r1+16]")), { map, out }), "misaligned",
+        "128")
   end)
 
   it("with too few bytes expected is noticed at the end, with too many it is a deadlock", function()

@@ -75,7 +75,7 @@ local function bits64(value) return string.pack("<i8", value) end
 local function dump(body, bytes, a, b, s, idesc, numerics)
   local out = tc.zeros({ 128, 128 }, tc.i32)
   local report = tc.ptx(text_of(body)):kernel("k"):emulate {
-    grid = { 1 }, block = { 128 }, numerics = numerics, 
+    grid = { 1 }, block = { 128 }, numerics = numerics,
     args = { tc.from_table(bytes, tc.u8), out, bits64(a), bits64(b), bits64(s), idesc } }
   local first = report.hazards[1]
   assert.is_true(report.completed, first and first.message)
@@ -121,11 +121,15 @@ local function index(i, x, salt, count) return (i * 7 + x * 5 + salt) % count en
 
 -- Codes and their values; the numbers of the types are those of the instruction descriptor.
 local fp8 = {
-  e4m3 = { code = 0, bits = 8, values = { [0] = 0, [0x38] = 1, [0xb8] = -1, [0x40] = 2, [0x44] = 3, [0x30] = 0.5, [0x01] = 2.0 ^ -9 } },
+  e4m3 = { code = 0, bits = 8, values = { [0] = 0, [0x38] = 1, [0xb8] = -1, [0x40] = 2, [0x44] = 3, [0x30] = 0.5,
+      [0x01] = 2.0 ^ -9 } },
   e5m2 = { code = 1, bits = 8, values = { [0] = 0, [0x3c] = 1, [0xbc] = -1, [0x40] = 2, [0x42] = 3, [0x38] = 0.5 } },
-  e2m3 = { code = 3, bits = 6, values = { [0] = 0, [0x08] = 1, [0x28] = -1, [0x10] = 2, [0x1f] = 7.5, [0x01] = 0.125 } },
-  e3m2 = { code = 4, bits = 6, values = { [0] = 0, [0x0c] = 1, [0x2c] = -1, [0x10] = 2, [0x1f] = 28, [0x01] = 0.0625 } },
-  e2m1 = { code = 5, bits = 4, values = { [0] = 0, [1] = 0.5, [2] = 1, [3] = 1.5, [4] = 2, [5] = 3, [7] = 6, [0xa] = -1 } },
+  e2m3 = { code = 3, bits = 6, values = { [0] = 0, [0x08] = 1, [0x28] = -1, [0x10] = 2, [0x1f] = 7.5,
+      [0x01] = 0.125 } },
+  e3m2 = { code = 4, bits = 6, values = { [0] = 0, [0x0c] = 1, [0x2c] = -1, [0x10] = 2, [0x1f] = 28,
+      [0x01] = 0.0625 } },
+  e2m1 = { code = 5, bits = 4, values = { [0] = 0, [1] = 0.5, [2] = 1, [3] = 1.5, [4] = 2, [5] = 3, [7] = 6,
+      [0xa] = -1 } },
 }
 
 for _, format in pairs(fp8) do
@@ -165,7 +169,7 @@ describe("kind::f8f6f4", function()
 end)
 
 describe("kind::i8", function()
-  local function case(title, a_signed, b_signed, bits, expected)
+  local function case(title, a_signed, b_signed, bits)
     it(title, function()
       local bytes = empty()
       for x = 0, 31 do
@@ -226,7 +230,8 @@ end)
 
 describe("kind::f16", function()
   local function put_f16(bytes, at, value)
-    local code = ({ [-4] = 0xc400, [-3] = 0xc200, [-2] = 0xc000, [-1] = 0xbc00, [0] = 0, 0x3c00, 0x4000, 0x4200, 0x4400 })[value]
+    local code = ({ [-4] = 0xc400, [-3] = 0xc200, [-2] = 0xc000, [-1] = 0xbc00, [0] = 0, 0x3c00, 0x4000, 0x4200,
+        0x4400 })[value]
     bytes[at + 1], bytes[at + 2] = code & 0xff, code >> 8
   end
   local swizzles = { [2] = { 128, 7 }, [4] = { 64, 3 }, [6] = { 32, 1 } }
@@ -279,7 +284,8 @@ describe("kind::f16", function()
  tcgen05.cp.cta_group::1.128x128b [%r8], %rd4;
  tcgen05.mma.sp.cta_group::1.kind::f16 [%r6], %rd1, %rd2, [%r8], %r7, 0;]], bytes, descriptor(A_AT, 128, 256),
       descriptor(B_AT, 128, 512), descriptor(S_AT, 0, 128), 8 << 24 | 4 << 17 | 1 << 4 | 1 << 2)
-    check(cells, 128, 32, sum(32, function(i, x) return logical[i][x] or 0 end, function(j, x) return small(j, x, 2) end))
+    check(cells, 128, 32, sum(32, function(i, x) return logical[i][x] or 0 end, function(j, x) return small(j, x,
+        2) end))
   end)
 
   it(".ashift moves A by one lane after each use", function()
@@ -308,7 +314,8 @@ describe("kind::f16", function()
     end
     -- runs of 3 masked and 5 used columns, beginning in the second masked one
     local mask = 1 | 1 << 32 | 1 << 39 | 2 << 40 | 4 << 48
-    local cells = dump("mov.b64 %rd5, " .. mask .. ";\n tcgen05.mma.ws.cta_group::1.kind::f16 [%r6], %rd1, %rd2, %r7, 0, %rd5;",
+    local cells = dump("mov.b64 %rd5, " .. mask
+        .. ";\n tcgen05.mma.ws.cta_group::1.kind::f16 [%r6], %rd1, %rd2, %r7, 0, %rd5;",
       bytes, descriptor(A_AT, 128, 256), descriptor(B_AT, 128, 256), 0, 8 << 24 | 8 << 17 | 1 << 4)
     local plain = sum(16, function(i, x) return small(i, x, 1) end, function(j, x) return small(j, x, 2) end)
     check(cells, 128, 64, function(i, j) return (j + 1) % 8 < 3 and 0 or plain(i, j) end)
@@ -366,7 +373,8 @@ describe("block-scaled kinds", function()
           for i = 0, 127 do put_scale(bytes, S_AT, i, s, code_of_factor(i, s, 0)) end
           for j = 0, 63 do put_scale(bytes, S_AT + 512, j, s, code_of_factor(j, s, 3)) end
         end
-        local cells = dump(COPY_SCALES .. "tcgen05.mma.cta_group::1." .. form .. " [%r6], %rd1, %rd2, %r7, [%r8], [%r9], 0;",
+        local cells = dump(COPY_SCALES .. "tcgen05.mma.cta_group::1." .. form
+            .. " [%r6], %rd1, %rd2, %r7, [%r8], [%r9], 0;",
           bytes, descriptor(A_AT, 128, 256), descriptor(B_AT, 128, 256), descriptor(S_AT, 0, 128),
           ids << 29 | 1 << 27 | scale_bit << 23 | 8 << 17 | 1 << 10 | 1 << 7 | ids << 4, numerics)
         check(cells, 128, 64, function(i, j)

@@ -10,7 +10,8 @@ local function dump_kernel(options)
   local group = options.group or 1
   local pair = group == 2
   local commit = pair
-    and "mov.b16 %h0, 3;\n tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%r4+8], %h0;"
+    and "mov.b16 %h0, 3;\n tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster"
+      .. ".multicast::cluster.b64 [%r4+8], %h0;"
     or "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r4+8];"
   local sync = pair and "barrier.cluster.arrive.aligned;\n barrier.cluster.wait.aligned;" or "bar.sync 0;"
   return ([[
@@ -241,7 +242,8 @@ describe("operands of tcgen05.mma", function()
   end)
 
   it("keeps an f16 accumulator in the low halves", function()
-    local report, out = run({ body = MMA }, single_image(128, 64), descriptor(A_AT), descriptor(B_AT), idesc(128, 64, 0))
+    local report, out = run({ body = MMA }, single_image(128, 64), descriptor(A_AT), descriptor(B_AT),
+      idesc(128, 64, 0))
     assert.same({}, report.hazards)
     assert.equal(0x4600, out:totable()[6][1]) -- 6.0
   end)
@@ -335,7 +337,8 @@ describe("tcgen05.ld", function()
     it(shape, function()
       local out = tc.zeros({ 128, count }, tc.i32)
       local load = "tcgen05.ld.sync.aligned." .. shape .. ".b32 REGS, [%r9]" .. (extra or "") .. ";"
-      local report = tc.ptx(move_kernel(load, count)):kernel("k"):emulate { grid = { 1 }, block = { 128 }, args = { out } }
+      local report = tc.ptx(move_kernel(load, count)):kernel("k"):emulate { grid = { 1 }, block = { 128 },
+          args = { out } }
       assert.same({}, report.hazards)
       for thread, row in ipairs(out:totable()) do
         local warp, t = (thread - 1) // 32, (thread - 1) % 32
@@ -396,7 +399,8 @@ describe("the allocator of tensor memory", function()
     return tc.ptx(text):kernel("k"):emulate {
       grid = { options.ctas or 1 }, block = { options.threads or 32 }, cluster = { options.ctas or 1 } }
   end
-  local function alloc(columns) return " tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], " .. columns .. ";\n" end
+  local function alloc(columns) return " tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], "
+      .. columns .. ";\n" end
   local function dealloc(columns)
     return " ld.shared.b32 %r2, [%r1];\n tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r2, " .. columns .. ";\n"
   end
@@ -415,7 +419,8 @@ describe("the allocator of tensor memory", function()
   refused("refuses to free twice", "tmem-dealloc", "free already", alloc(64) .. dealloc(64) .. dealloc(64))
   refused("refuses after relinquish_alloc_permit", "tmem-relinquished", "relinquish_alloc_permit (line",
     alloc(64) .. " tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n" .. alloc(32))
-  refused("reports a request that can never be met", "deadlock", "free columns of tensor memory", alloc(512) .. alloc(32))
+  refused("reports a request that can never be met", "deadlock", "free columns of tensor memory", alloc(512)
+      .. alloc(32))
   refused("a pair needs a cluster", "cta-pair", "even number of CTAs", (alloc(64):gsub("group::1", "group::2")))
   refused("a pair needs both", "deadlock", "peer CTA", [[
  mov.u32 %r4, %cluster_ctarank;
@@ -443,7 +448,8 @@ end)
 describe("a fault of tcgen05", function()
   local function refused(title, rule, words, options, a, b, bits)
     it(title, function()
-      local report = run(options, single_image(128, 64), a or descriptor(A_AT), b or descriptor(B_AT), bits or idesc(128, 64))
+      local report = run(options, single_image(128, 64), a or descriptor(A_AT), b or descriptor(B_AT), bits
+          or idesc(128, 64))
       assert.is_false(report.completed)
       assert.equal(rule, report.hazards[1].rule)
       assert.equal("error", report.hazards[1].severity)

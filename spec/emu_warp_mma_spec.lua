@@ -333,7 +333,8 @@ fill:
  %s
  ret;
 }
-]]):format(instruction, dump_shared and "ld.shared.v4.b32 {%r30,%r31,%r32,%r33}, [%r2];\n st.global.v4.b32 [%rd0], {%r30,%r31,%r32,%r33};"
+]]):format(instruction, dump_shared
+      and "ld.shared.v4.b32 {%r30,%r31,%r32,%r33}, [%r2];\n st.global.v4.b32 [%rd0], {%r30,%r31,%r32,%r33};"
       or "st.global.v4.b32 [%rd0], {%r30,%r31,%r32,%r33};")):kernel("k"):emulate {
       grid = { 1 }, block = { 32 }, args = { out } })
     return out:totable()
@@ -377,7 +378,8 @@ fill:
   end)
 
   it("give back what they stored", function()
-    local got = moved("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r30,%r31,%r32,%r33}, [%r2];\n bar.warp.sync 0xffffffff;\n"
+    local got = moved("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r30,%r31,%r32,%r33}, [%r2];\n"
+      .. " bar.warp.sync 0xffffffff;\n"
       .. " stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r2], {%r30,%r31,%r32,%r33}", true)
     for i = 1, 256 do assert.equal(i - 1, got[i]) end
   end)

@@ -47,7 +47,8 @@ end
 -- Scales are powers of two: their codes are 127 plus the exponent.
 local function scales(shape, exact, seed)
   local exponents = tc.randint(shape, tc.i32, { low = exact and 0 or -2, high = exact and 2 or 3, seed = seed })
-  return tc.from_table(map(exponents:reshape { shape[1] * shape[2] }:totable(), function(e) return 2.0 ^ e end), tc.e8m0)
+  return tc.from_table(map(exponents:reshape { shape[1] * shape[2] }:totable(), function(e) return 2.0 ^ e end),
+      tc.e8m0)
     :reshape(shape)
 end
 
@@ -117,14 +118,15 @@ end
 local function attention(tensors, problem)
   local q, k, v, out = tensors.Q:totable(), tensors.K:totable(), tensors.V:totable(), {}
   for h = 0, problem.H - 1 do
-    local function head(rows) return tc.from_table(table.move(rows, h * problem.S + 1, (h + 1) * problem.S, 1, {}), tc.f64) end
+    local function head(rows) return tc.from_table(table.move(rows, h * problem.S + 1, (h + 1) * problem.S, 1, {}),
+        tc.f64) end
     local p = softmax(tc.reference.matmul(head(q), head(k), { transpose_b = true }):totable(), problem.scale)
     for _, row in ipairs(tc.reference.matmul(p, head(v)):totable()) do out[#out + 1] = row end
   end
   return tc.from_table(out, tc.f64), tensors.O
 end
 
-local function reference(manifest, tensors, problem)
+local function reference(tensors, problem)
   if tensors.Q then return attention(tensors, problem) end
   if tensors.SA then return scaled_gemm(tensors) end
   return gemm(tensors)
@@ -135,7 +137,8 @@ end
 local function hazards_of(report)
   local lines = {}
   for _, hazard in ipairs(report.hazards) do
-    if hazard.severity == "error" then lines[#lines + 1] = ("%s: %s (line %s)"):format(hazard.rule, hazard.message, hazard.ptx_line) end
+    if hazard.severity == "error" then lines[#lines + 1] = ("%s: %s (line %s)"):format(hazard.rule, hazard.message,
+        hazard.ptx_line) end
   end
   return table.concat(lines, "\n")
 end
@@ -152,7 +155,7 @@ local function run(manifest, text, case)
   }
   assert.equal("", hazards_of(report))
   assert.is_true(report.completed)
-  local expected, out = reference(manifest, tensors, problem)
+  local expected, out = reference(tensors, problem)
   if case.exact then
     assert.is_true(out:equal(expected:astype(out.dtype)), "a bit differs")
   else

@@ -111,7 +111,8 @@ static int describe_event(const struct emu_mbarrier_event *event, char *text, si
 	static const char *const kinds[] = {"arrive x", "expect_tx ", "complete_tx ",
 					    "tcgen05.commit x"};
 
-	return snprintf(text, size, "\n      phase %llu: %s%u by CTA (%u,%u,%u) warp %d, PTX line %u",
+	return snprintf(text, size,
+			"\n      phase %llu: %s%u by CTA (%u,%u,%u) warp %d, PTX line %u",
 			(unsigned long long)event->phase, kinds[event->kind], event->amount,
 			event->where.cta[0], event->where.cta[1], event->where.cta[2],
 			event->where.warp, event->where.ins->line);
@@ -127,13 +128,14 @@ static void describe_state(const struct emu_mbarrier *barrier, char *text, size_
 	int length;
 
 	describe_name(barrier, name, sizeof name);
-	length = snprintf(text, size,
-			  "%s, phase %llu (parity %u) is not complete: %u of %u arrivals missing, "
-			  "%lld bytes outstanding%s; initialised at PTX line %u; its last events:%s",
-			  name, (unsigned long long)barrier->phase, (unsigned)(barrier->phase & 1),
-			  barrier->pending, barrier->expected, (long long)barrier->tx,
-			  barrier->tx < 0 ? " (more arrived than was expected)" : "",
-			  barrier->made.ins->line, barrier->event_count ? "" : " none");
+	length =
+		snprintf(text, size,
+			 "%s, phase %llu (parity %u) is not complete: %u of %u arrivals missing, "
+			 "%lld bytes outstanding%s; initialised at PTX line %u; its last events:%s",
+			 name, (unsigned long long)barrier->phase, (unsigned)(barrier->phase & 1),
+			 barrier->pending, barrier->expected, (long long)barrier->tx,
+			 barrier->tx < 0 ? " (more arrived than was expected)" : "",
+			 barrier->made.ins->line, barrier->event_count ? "" : " none");
 	for (uint64_t i = first; i < barrier->event_count && length < (int)size; i++)
 		length += describe_event(&barrier->events[i % EMU_MBARRIER_EVENTS], text + length,
 					 size - (size_t)length);
@@ -142,8 +144,7 @@ static void describe_state(const struct emu_mbarrier *barrier, char *text, size_
 static void describe_wait(const struct emu_waitable *waitable, const struct emu_split *split,
 			  char *text, size_t size)
 {
-	int length = snprintf(text, size, "parity %llu of ",
-			      (unsigned long long)split->scratch);
+	int length = snprintf(text, size, "parity %llu of ", (unsigned long long)split->scratch);
 
 	if (length > 0 && (size_t)length < size)
 		describe_state((const struct emu_mbarrier *)waitable, text + length,

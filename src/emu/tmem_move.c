@@ -289,8 +289,7 @@ static void describe_stores(const struct emu_waitable *waitable, const struct em
 			    char *text, size_t size)
 {
 	(void)waitable;
-	snprintf(text, size, "%u tcgen05.st",
-		 emu_async_of_warp(split->warp)->tmem_stores);
+	snprintf(text, size, "%u tcgen05.st", emu_async_of_warp(split->warp)->tmem_stores);
 }
 
 static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
