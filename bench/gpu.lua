@@ -16,18 +16,10 @@ local shapes = dofile(here .. "shapes.lua")
 
 local CANDIDATES = 4 -- of the model, beside those of bench/shapes.lua
 
-local function encode(x)
-  if type(x) == "string" then return json.quote(x) end
-  if type(x) ~= "table" then return tostring(x) end
-  local parts = {}
-  if x.raw then return x.raw end
-  if #x > 0 or next(x) == nil then
-    for i, item in ipairs(x) do parts[i] = encode(item) end
-    return "[" .. table.concat(parts, ", ") .. "]"
-  end
-  for key, value in pairs(x) do parts[#parts + 1] = json.quote(key) .. ": " .. encode(value) end
-  table.sort(parts)
-  return "{" .. table.concat(parts, ", ") .. "}"
+--- An object of strings, numbers and booleans, and a member that is JSON already.
+local function encode(object, name, raw)
+  local text = json.encode(object)
+  return name and text:sub(1, -2) .. ", " .. json.quote(name) .. ": " .. raw .. "}" or text
 end
 
 local function read(path)
@@ -98,12 +90,11 @@ local function export_problem(out, dir, group, name, problem, extra)
       os.remove(path .. ".json")
       os.remove(path .. ".ptx")
       local info = kernel:info { target = problem.target }
-      out[#out + 1] = encode {
+      out[#out + 1] = encode({
         group = group, name = name, dtype = problem.dtype, M = problem.M, N = problem.N, K = problem.K,
         config = matmul.describe(complete), choice = i == 1, cubin = path:match "[^/]+$" .. ".cubin",
         registers = info.registers, spills = (info.spill_stores or 0) + (info.spill_loads or 0),
-        kernel = { raw = manifest },
-      }
+      }, "kernel", manifest)
       exported = exported + 1
     end
   end

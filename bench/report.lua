@@ -171,8 +171,8 @@ local function tables(all, header, pallas)
     "Random normal inputs, out = a b^T with float32 accumulation, in one process on the same tensors, L2 cold, in",
     "CUDA graphs, the contenders in a new random order each round, medians",
     "([bench/peers.py](../bench/peers.py)). The columns of the others hold **their time over ours**: above 1 tcmma is",
-    "faster. tcmma, Triton and Gluon are the best of the configurations tried; \"model's choice\" is what `matmul` takes",
-    "without tuning, against cuBLAS. fp8 is e4m3 with fast accumulation on both sides. Pallas runs in a process of its",
+    "faster. tcmma, Triton and Gluon are the best of the configurations tried; \"model's choice\" is what `matmul`",
+    "takes without tuning, against cuBLAS. fp8 is e4m3 with fast accumulation on both sides. Pallas runs in a process of its",
     "own beside XLA's dot.", "",
   }
   summary(out, all.matmul)
@@ -195,7 +195,8 @@ local function small_tables(out, all)
     end
   end
   if #all.latency > 0 then
-    table.move({ "", "## From an edit to the result, seconds", "",
+    table.move({
+      "", "## From an edit to the result, seconds", "",
       "A bf16 matmul of 1024^3, from source to the result on the GPU. \"process\": a fresh process with an empty",
       "cache, from its start, with loading the tool and making the context.", "" }, 1, 6, #out + 1, out)
     put("tool", "process", "of it: loading, context", "first call", "edited kernel, warm process",

@@ -9,7 +9,7 @@ local tc = require "tcmma.core"
 tc._VERSION = "tcmma scm"
 
 -- Parts in Lua, loaded when first used.
-local parts = { bench = true, help = true, npy = true, safetensors = true }
+local parts = { autotune = true, bench = true, help = true, npy = true, safetensors = true }
 
 setmetatable(tc, {
   __index = function(_, name)

@@ -107,4 +107,30 @@ function json.quote(text)
   end) .. "\""
 end
 
+local function encode(x, depth)
+  if depth > DEEPEST then error("json.encode: nested too deeply", 0) end
+  local kind = math.type(x) or type(x)
+  if kind == "string" then return json.quote(x) end
+  if kind == "boolean" then return tostring(x) end
+  if kind == "integer" then return ("%d"):format(x) end
+  if kind == "float" then
+    if x ~= x or x == math.huge or x == -math.huge then return "null" end
+    return ("%.17g"):format(x)
+  end
+  if kind ~= "table" then error("json.encode: a " .. kind .. " has no form in JSON", 0) end
+  local parts = {}
+  if #x > 0 or next(x) == nil then
+    for i, item in ipairs(x) do parts[i] = encode(item, depth + 1) end
+    return "[" .. table.concat(parts, ", ") .. "]"
+  end
+  for key, value in pairs(x) do parts[#parts + 1] = json.quote(key) .. ": " .. encode(value, depth + 1) end
+  table.sort(parts)
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+--- The JSON text of a value; the fields of an object in the order of their names. An empty table is a list.
+function json.encode(x)
+  return encode(x, 1)
+end
+
 return json
