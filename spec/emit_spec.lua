@@ -93,11 +93,7 @@ describe("emitted PTX", function()
     end
   end)
 
-  it("refuses tensor-core ops on sm_90a with op and line", function()
-    local fine, message = pcall(function() return kernels.matmul{}:ptx{ target = "sm_90a" } end)
-    assert.is_false(fine)
-    assert.matches("compiler_kernels%.lua:%d+: ", message)
-    assert.matches("sm_90a", message, 1, true)
-    assert.matches("not supported", message, 1, true)
+  it("is the golden text of the warp-specialised matmul for sm_90a", function()
+    golden("matmul.sm_90a", kernels.matmul{}:ptx{ target = "sm_90a" })
   end)
 end)
