@@ -17,6 +17,7 @@ build = {
    type = "builtin",
    modules = {
       ["tcmma.arguments"] = "lua/tcmma/arguments.lua",
+      ["tcmma.autotune"] = "lua/tcmma/autotune.lua",
       ["tcmma.bench"] = "lua/tcmma/bench.lua",
       ["tcmma.documentation"] = "lua/tcmma/documentation.lua",
       ["tcmma.file"] = "lua/tcmma/file.lua",
@@ -134,6 +135,7 @@ build = {
             "src/lower.c",
             "src/lower_address.c",
             "src/lower_barrier.c",
+            "src/lower_bulk.c",
             "src/lower_cluster.c",
             "src/lower_control.c",
             "src/lower_copy.c",

@@ -69,21 +69,29 @@ describe("a ring of multicast tiles", function()
   for _, case in ipairs{ { 2, 1 }, { 1, 2 }, { 4, 1 }, { 2, 2 }, { 1, 4 } } do
     for _, stages in ipairs{ 1, 3 } do
       local rows, columns = case[1], case[2]
-      it(("%d x %d CTAs, %d stages, sm_100a"):format(rows, columns, stages), function()
+      it(("%d x %d CTAs, %d stages"):format(rows, columns, stages), function()
         local steps = stages + 2
         local kernel = multicast{ rows = rows, columns = columns, stages = stages, steps = steps }
         local a = kernels.integers({ 128 * rows, 64 * steps }, tc.float16, 1)
         local b = kernels.integers({ 64 * steps, 64 * columns }, tc.float16, 2)
         local expected = tc.reference.matmul(a, b)
-        in_all_modes("sm_100a", function(options)
-          local out = tc.zeros({ 128 * rows, 64 * columns }, tc.float32)
-          kernels.run(kernel, options, a, b, out)
-          assert.are.equal(0, (tc.max_error(out, expected)))
-        end)
-        assembles(kernel, "sm_100a")
+        for _, target in ipairs{ "sm_90a", "sm_100a" } do
+          in_all_modes(target, function(options)
+            local out = tc.zeros({ 128 * rows, 64 * columns }, tc.float32)
+            kernels.run(kernel, options, a, b, out)
+            assert.are.equal(0, (tc.max_error(out, expected)))
+          end)
+          assembles(kernel, target)
+        end
       end)
     end
   end
+
+  it("pays no .release.cluster where only the tensor core reads, on Hopper neither", function()
+    local text = multicast{ rows = 2, columns = 1, steps = 4 }:ptx{ target = "sm_90a" }
+    assert.is_truthy(text:find("mbarrier.arrive.shared::cluster.b64", 1, true))
+    assert.is_nil(text:find("release.cluster.shared", 1, true))
+  end)
 
   it("counts the arrivals of every CTA that reaches a barrier", function()
     local text = multicast{ rows = 2, columns = 2, steps = 4 }:dump("roles", { target = "sm_100a" })

@@ -195,8 +195,14 @@ describe("Copies from SMEM to TMEM refuse", function()
       copy("async_copy_smem_to_tmem", { { 64, 64 }, tc.f16 }, { { 64, 64 }, tc.f16, packed }))
    refuses("a special layout", "Only standard TMEM layout is supported, got: scales(packing=4)",
       copy("async_copy_smem_to_tmem", { { 128, 4 }, tc.e8m0 }, { { 128, 4 }, tc.e8m0, scales }))
-   not_yet("(a legal one)", "tc.async_copy_smem_to_tmem",
-      copy("async_copy_smem_to_tmem", { { 128, 64 }, tc.f16 }, { { 128, 64 }, tc.f16, packed }))
+   refuses("a plain tile", "tc.async_copy_smem_to_tmem takes swizzled SMEM, or plain rows of 16 bytes.",
+      copy("async_copy_smem_to_tmem", { { 128, 64 }, tc.f16, { swizzle = "none" } }, { { 128, 64 }, tc.f16, packed }))
+   refuses("a transposed tile",
+      "tc.async_copy_smem_to_tmem does not transpose: a row of SMEM becomes a lane of TMEM.", function()
+         local s, r = tc.smem({ 64, 128 }, tc.f16), tc.smem({ 128, 64 }, tc.f16)
+         local t = tc.tmem({ 128, 64 }, tc.f16, packed)
+         return function() tc.async_copy_smem_to_tmem(s:T(), t) end, function() tc.async_copy_smem_to_tmem(r, t) end
+      end)
    refuses("scales of other dtypes", "Incompatible dtypes: SMEM has f8E4M3FN, TMEM has f8E8M0FNU",
       copy("async_copy_scales_to_tmem", { { 1, 1, 32, 16 }, tc.e4m3 }, { { 128, 4 }, tc.e8m0, scales }))
    refuses("other scales", "Unsupported dtype: f8E5M2, only f8e8m0fnu and f8e4m3fn are supported",

@@ -216,6 +216,11 @@ static void check_tile_copy(struct kern *k, const struct ref *src, const struct 
 			      tc_integer_text(k, dst->shape[0].size));
 	if (a->layout != TML_DEFAULT)
 		tc_documented(&k->err, COPY_LAYOUT, tc_got(k, "dst", dst), tc_layout_text(k, a));
+	if (src->transposed)
+		tc_documented(&k->err, COPY_TMEM_TRANSPOSED, tc_got(k, "src", src));
+	if (!src->alloc->swizzle &&
+	    src->alloc->shape[src->alloc->rank - 1].size * tc_dtypes[src->alloc->dtype].bits != 128)
+		tc_documented(&k->err, COPY_TMEM_PLAIN, tc_got(k, "src", src));
 }
 
 void tc_check_tmem_copy(struct kern *k, enum op_kind kind, struct tmem_copy_op *c)
@@ -249,6 +254,9 @@ void tc_check_tmem_copy(struct kern *k, enum op_kind kind, struct tmem_copy_op *
 		tc_documented(&k->err, NOT_SUPPORTED, "", "tc.async_copy_sparse_metadata_to_tmem");
 	} else {
 		check_tile_copy(k, c->src, c->dst);
-		tc_documented(&k->err, NOT_SUPPORTED, "", "tc.async_copy_smem_to_tmem");
+		if (c->collective_axis >= 0)
+			tc_documented(
+				&k->err, NOT_SUPPORTED, "",
+				"tc.async_copy_smem_to_tmem with collective_axis (cta_group::2)");
 	}
 }

@@ -22,7 +22,7 @@ enum {
 /* High word: stride between groups of 8 rows, constant, swizzle code. */
 static uint32_t high_word(const struct smem_layout *s)
 {
-	uint32_t code = s->swizzle == 128 ? 2 : s->swizzle == 64 ? 4 : 6;
+	uint32_t code = s->swizzle == 128 ? 2 : s->swizzle == 64 ? 4 : s->swizzle == 32 ? 6 : 0;
 
 	return (uint32_t)(8 * s->row_bytes >> 4) | MAJOR_CONSTANT | code << 29;
 }
@@ -57,9 +57,6 @@ static void smem_operand(struct low *l, struct operand *o, const struct ref *r, 
 
 	tc_low_smem_view(l, r, &o->view);
 	o->k_major = r->axis[k_dimension] == r->alloc->rank - 1;
-	if (!o->view.layout.swizzle)
-		tc_low_fail(l, "this mma needs operands with a swizzle of 32, 64 or 128 bytes; "
-			       "the operand was allocated with swizzle = \"none\"");
 	if (!o->k_major)
 		lbo = (uint32_t)(o->view.layout.panel_bytes >> 4);
 	if (lbo > 0x3fff)
@@ -119,8 +116,17 @@ static uint32_t instruction_descriptor(const struct kind *k, enum dtype acc, int
 	       (uint32_t)(m / 16) << 24;
 }
 
+static void refuse_plain(struct low *l, const struct ref *r)
+{
+	if (r->alloc->space == SP_SMEM && !r->alloc->swizzle)
+		tc_low_fail(l, "this mma needs operands with a swizzle of 32, 64 or 128 bytes; "
+			       "the operand was allocated with swizzle = \"none\"");
+}
+
 static void refuse(struct low *l, const struct mma_op *o)
 {
+	refuse_plain(l, o->a);
+	refuse_plain(l, o->b);
 	if (o->collective_axis >= 0)
 		tc_low_fail(l, "mma with collective_axis is not supported on %s yet",
 			    l->c->target->name);
@@ -241,6 +247,31 @@ void tc_lower_tcgen05_commit(struct low *l, const struct op *op)
 	tc_low_phases_before(l, o->barrier.barrier);
 	tc_low_leader(l);
 	commit(l, &o->barrier);
+}
+
+/* ---- SMEM to TMEM -------------------------------------------------------------------------- */
+
+/* Row i goes to lane i; an instruction moves 32 bytes of each, 16 where rows have no more. */
+void tc_lower_tcgen05_copy(struct low *l, const struct op *op)
+{
+	const struct tmem_copy_op *o = &op->u.tmem_copy;
+	struct operand src;
+	struct maddr dst;
+	int64_t bytes, unit;
+
+	tc_low_leader(l);
+	dst = tc_low_tmem_view(l, o->dst);
+	smem_operand(l, &src, o->src, 1);
+	bytes = src.view.columns * src.view.layout.bits / 8;
+	unit = src.view.layout.swizzle ? 32 : 16;
+	for (int64_t at = 0; at < bytes; at += unit) {
+		int64_t column = at * 8 / src.view.layout.bits;
+
+		mi(l,
+		   unit == 32 ? "tcgen05.cp.cta_group::1.128x256b"
+			      : "tcgen05.cp.cta_group::1.128x128b",
+		   M(dst, at / 4), R(moved(l, &src, step(&src, 0, column))));
+	}
 }
 
 /* ---- order of tensor memory accesses --------------------------------------------------------- */

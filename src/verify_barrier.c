@@ -54,7 +54,7 @@ static void collect(void *arg, const struct site *site)
 	const struct op *o = site->op;
 
 	if (!arrives_on(o) && !waits_on(o) && o->kind != OP_MMA && o->kind != OP_ASYNC_LOAD_TMEM &&
-	    o->kind != OP_ASYNC_STORE_TMEM)
+	    o->kind != OP_ASYNC_STORE_TMEM && o->kind != OP_ASYNC_COPY_SMEM_TO_TMEM)
 		return;
 	if (s->count == s->capacity) {
 		int capacity = s->capacity ? 2 * s->capacity : 64;
@@ -414,24 +414,35 @@ static bool is_load_of(const struct op *o, const struct alloc *a)
 	return o->kind == OP_ASYNC_LOAD_TMEM && o->u.load.ref->alloc == a;
 }
 
+/* Asynchronous writes of TMEM that a barrier has to tell of. */
+static const char *written_by(const struct op *o, const struct alloc *a)
+{
+	if (o->kind == OP_MMA && o->u.mma.acc->alloc == a)
+		return "tc.mma";
+	if (o->kind == OP_ASYNC_COPY_SMEM_TO_TMEM && o->u.tmem_copy.dst->alloc == a)
+		return "tc.async_copy_smem_to_tmem";
+	return NULL;
+}
+
 static void check_accumulator(struct sites *s, const struct alloc *a)
 {
 	struct kern *k = s->kern;
 	bool *completes = tc_arena_alloc(&k->arena, (size_t)k->barriers.count * sizeof(bool) + 1);
 	const struct op *mma = NULL;
 	bool signalled = false, stored = false, awaited = false;
-	const char *text;
+	const char *text, *writer = NULL;
 
 	for (int i = 0; i < s->count; i++) {
 		const struct op *o = s->item[i].op;
 
 		stored = stored || (o->kind == OP_ASYNC_STORE_TMEM && o->u.store.ref->alloc == a);
-		if (o->kind != OP_MMA || o->u.mma.acc->alloc != a)
+		if (!written_by(o, a))
 			continue;
-		mma = o;
+		writer = written_by(o, a);
+		mma = o->kind == OP_MMA ? o : mma;
 		signalled = mark_completions(s, &s->item[i], completes) || signalled;
 	}
-	if (!mma)
+	if (!writer)
 		return;
 	text = tc_ref_text(k, tc_ref_whole(k, (struct alloc *)a));
 	for (int i = 0; i < s->count; i++) {
@@ -439,13 +450,15 @@ static void check_accumulator(struct sites *s, const struct alloc *a)
 
 		awaited = awaited || (b && completes[b->id]);
 		if (!signalled && is_load_of(s->item[i].op, a))
-			tc_documented_at(&k->err, s->item[i].op->pos, NO_COMPLETION, "", text);
+			tc_documented_at(&k->err, s->item[i].op->pos, NO_COMPLETION, "", text,
+					 writer);
 	}
 	spread(s, completes);
 	for (int i = 0; i < s->count && !stored; i++)
 		if (is_load_of(s->item[i].op, a) && !has_waited(s, completes, &s->item[i]))
-			tc_documented_at(&k->err, s->item[i].op->pos, READ_WITHOUT_WAIT, "", text);
-	if (!awaited)
+			tc_documented_at(&k->err, s->item[i].op->pos, READ_WITHOUT_WAIT, "", text,
+					 writer);
+	if (mma && !awaited)
 		tc_documented_at(&k->err, mma->pos, MMA_NOT_AWAITED, "");
 }
 

@@ -21,6 +21,7 @@
 ---@alias Tensormap tcmma.tensormap
 ---@alias Union tcmma.union
 ---@alias Var tcmma.var
+---@alias AutotuneOptions table
 
 ---@class tcmma
 local tc = {}
@@ -194,6 +195,28 @@ function tc.async_load_tmem(src) end
 ---@param dst Ref
 ---@param value Fragment|Scalar|number
 function tc.async_store_tmem(dst, value) end
+
+---Builds every candidate with `build(candidate)`, measures what it returns with the arguments `args`, and returns the
+---best candidate, what was built for it, and a list of `{config=, cost=}` or `{config=, reason=}` in the order of the
+---candidates.
+---
+---A candidate that `build` or the compiler refuses, that does not fit, or that `check` calls wrong is skipped with the
+---reason; if none is left, that is an error with all reasons. On a GPU the cost is the time in microseconds
+---(`tc.bench`; the best three are measured again in turn), on the emulator the number of warp instructions. Results are
+---kept in the folder of assembled kernels, by the device, the arguments and the PTX of all candidates. Options:
+---- `by`: `"time"`, the name of a counter of the emulator's report, or a function of those counters
+---- `check`: function(...) of the arguments after a call: whether the result is right
+---- `cache` (true): whether results on disk are used and written; with a function `by` only if there is a `key`
+---- `key`: text that sets results apart; `name`: text that goes into the file
+---- `warmup` (1), `repetitions` (10), `rounds` (3): of the measurement
+---@param candidates table[]
+---@param build function
+---@param args tcmma.array[]
+---@param opts? AutotuneOptions
+---@return table
+---@return any
+---@return table
+function tc.autotune(candidates, build, args, opts) end
 
 ---The index of this block along an axis of the grid, or of this CTA along an axis of the cluster, by its name in `grid_names` or `cluster_names`; a number counts the grid's axes from 0.
 ---@param axis string|integer
@@ -661,6 +684,35 @@ function tc.where(cond, a, b) end
 ---@param opts? {device?: tcmma.device|string}
 ---@return tcmma.array
 function tc.zeros(shape, dtype, opts) end
+
+tc.matmul = {}
+
+---Every configuration that fits, best first by the cost model: `{config=, microseconds=, terms=}`, to be given to
+---`tc.autotune`.
+---@param problem table
+---@return table[]
+function tc.matmul.candidates(problem) end
+
+---The configuration that a problem gets: `tile_m`, `tile_n`, `tile_k`, `stages`, `group`, `swap`, `split_k`, `cluster`,
+---`ctas`. A partial `config` is completed.
+---@param problem table
+---@param config? table
+---@return table
+function tc.matmul.choose(problem, config) end
+
+---A configuration in words: "128x256x64 s4 g8".
+---@param config table
+---@return string
+function tc.matmul.describe(config) end
+
+---The kernel for a problem without arrays, and its complete configuration. `problem` has `M`, `N`, `K`, `dtype`, and
+---what differs from the defaults: `out_dtype`, `transpose_b`, `epilogue`, `target`, `accumulate_f32`, and the dtypes of
+---`bias`, `residual`, `row_scale`, `column_scale`. The kernel takes the arrays a, b, those, out, in this order.
+---@param problem table
+---@param config? table
+---@return tcmma.kernel
+---@return table
+function tc.matmul.kernel(problem, config) end
 
 tc.npy = {}
 
