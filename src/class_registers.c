@@ -7,7 +7,8 @@
 
 enum {
 	OTHER_REGISTERS = 40,  /* addresses, counters, descriptors */
-	ISSUER_REGISTERS = 40, /* of roles of one warp; 32 where three or four clones need more */
+	ISSUER_REGISTERS = 40, /* of roles of one warp */
+	LEAST_REGISTERS = 24,  /* that setmaxnreg takes */
 	SCALAR_REGISTERS = 24, /* of a class beside accumulators and fragments */
 	MOST_REGISTERS = 240
 };
@@ -41,19 +42,14 @@ static struct pool pool_of(const struct compilation *c)
 	return p;
 }
 
-static int issuer_registers(int clones)
-{
-	return clones <= 2 ? ISSUER_REGISTERS : 32;
-}
-
 /* What setmaxnreg can give a thread of the class; without issuers what it starts with. */
-static int most_registers(const struct pool *p, int clones)
+static int most_registers(const struct pool *p, int clones, int issuer)
 {
 	int left, most;
 
 	if (p->classes != 1 || p->other_groups || !p->issuers)
 		return p->launched;
-	left = p->launched * p->threads - issuer_registers(clones) * p->issuers;
+	left = p->launched * p->threads - issuer * p->issuers;
 	most = left / (128 * clones) / 8 * 8;
 	return most > MOST_REGISTERS ? MOST_REGISTERS : most;
 }
@@ -161,8 +157,8 @@ static void check_words(struct compilation *c, const struct class_plan *class, i
 					list),
 			tc_arena_printf(c->arena,
 					"accumulators and A operands of %d columns of 32 bits in "
-					"all, one of several live at a time counted once if they "
-					"are slots of one allocation",
+					"all; slots of one allocation that a recorded index names "
+					"count once",
 					2 * most));
 }
 
@@ -194,10 +190,16 @@ static void check_pool(struct compilation *c, const struct pool *p)
 				 tc_integer_text(c->kern, p->threads * p->launched));
 }
 
-static void move_registers(struct compilation *c, int count, int clones)
+static void move_registers(struct compilation *c, const struct pool *p, int clones, int words)
 {
-	for (int i = 0; i < c->role_count; i++)
-		c->roles[i].max_registers = c->roles[i].class ? count : issuer_registers(clones);
+	static const int issuer[] = {ISSUER_REGISTERS, 32, LEAST_REGISTERS};
+	int i = 0;
+
+	while (i < 2 && words + OTHER_REGISTERS > most_registers(p, clones, issuer[i]))
+		i++;
+	for (int j = 0; j < c->role_count; j++)
+		c->roles[j].max_registers =
+			c->roles[j].class ? most_registers(p, clones, issuer[i]) : issuer[i];
 }
 
 void tc_class_registers(struct compilation *c)
@@ -212,12 +214,13 @@ void tc_class_registers(struct compilation *c)
 		if (!class)
 			continue;
 		words = class_words(c, class);
-		most = p.given ? MOST_REGISTERS : most_registers(&p, class->clones);
+		most = p.given ? MOST_REGISTERS
+			       : most_registers(&p, class->clones, LEAST_REGISTERS);
 		check_words(c, class, words, most);
 		tc_class_walk(c, class, look_at_fragment, &w);
 		if (!p.given && most > p.launched &&
 		    words + w.words + SCALAR_REGISTERS > p.launched)
-			move_registers(c, most, class->clones);
+			move_registers(c, &p, class->clones, words);
 	}
 	if (p.classes)
 		check_pool(c, &p);

@@ -349,6 +349,8 @@ void tc_lower_wgmma(struct low *l, const struct op *op)
 	struct mopnd enable;
 
 	tc_low_all(l);
+	if (o->acc->alloc->dtype == DT_I32 && o->a->alloc->dtype != o->b->alloc->dtype)
+		mi_require(l, 84);
 	enable = accumulate(l, o);
 	if (o->a->alloc->space == SP_TMEM)
 		a.registers = tc_wgmma_registers(l, o->a);
