@@ -1,129 +1,235 @@
--- Calls every public function and method with random and hostile arguments: foreign userdata,
--- wrong self, huge and negative numbers, NaN, closed objects, errors inside callbacks, coroutines.
--- An error is a good answer; a crash, a hang or a message without text is not.
+-- Calls every public function and method with arguments that fit their signatures, and with hostile
+-- ones: foreign userdata, wrong self, huge and negative numbers, NaN, closed objects, objects of other
+-- kernels, errors and yields inside callbacks, coroutines.  An error is a good answer; a crash, a hang or
+-- a message that says nothing is not.
 -- Usage: lua5.4 fuzz/api.lua SECONDS SEED
 local tc = require "tcmma"
+for _, part in ipairs { "bench", "npy", "safetensors", "help" } do assert(tc[part]) end
+local documentation = require "tcmma.documentation"
 
 local seconds, seed = tonumber(arg[1] or 10), tonumber(arg[2] or 1)
 math.randomseed(seed)
 local random = math.random
+tc.config.max_instructions = 20000 -- a recorded loop may be endless
+tc.config.emulator_memory = 16 << 20
+print = function() end
 
 local function pick(list) return list[random(#list)] end
 
-local pool = {} -- objects made on the way, used again as arguments
+-- ---- values ------------------------------------------------------------------------------------
+
+local pools = {} -- objects made on the way, by class; and all of them
+local everything = {}
 local function keep(value)
    local kind = type(value)
-   if kind == "userdata" or kind == "table" or kind == "function" then
-      if #pool < 200 then pool[#pool + 1] = value else pool[random(200)] = value end
-   end
+   if kind ~= "userdata" and kind ~= "table" and kind ~= "function" then return end
+   local meta = kind == "userdata" and debug.getmetatable(value)
+   local class = meta and meta.__name or kind
+   local pool = pools[class] or {}
+   pools[class] = pool
+   if #pool < 40 then pool[#pool + 1] = value else pool[random(40)] = value end
+   if #everything < 300 then everything[#everything + 1] = value else everything[random(300)] = value end
+end
+
+local function pooled(class)
+   local pool = pools[class]
+   return pool and #pool > 0 and pick(pool) or nil
 end
 
 local value
+local body_depth = 0
+local act
+
+-- A function for tc.range, tc.kernel and their like.
 local function callback()
    return pick {
       function(...) for _, v in ipairs { ... } do keep(v) end end,
+      function(...)
+         for _, v in ipairs { ... } do keep(v) end
+         if body_depth < 3 then
+            body_depth = body_depth + 1
+            for _ = 1, random(6) do act() end
+            body_depth = body_depth - 1
+         end
+      end,
       function() error "raised in a callback" end,
       function() error { code = 1 } end,
       function() coroutine.yield(1) end,
       function() return value(3) end,
       function() collectgarbage() end,
+      function() local k = pooled "tcmma.kernel" if k then k:close() end end,
    }
 end
 
-local names = { "f16", "float32", "bf16", "e4m3", "m", "n", "load", "sum", "max", "cuda:0", "emulator", "nothing" }
-local keys = { "warps", "warpgroups", "name", "barrier", "accumulate", "num_arrivals", "num_barriers", "swizzle",
-   "packed", "collective", "orders_tensor_core", "layout", "args", "grid", "grid_names", "body", "cluster", "seed",
-   "dims", "box", "strides", "block", "smem", "parity", "rtol", "mode", "target", "x" }
+local names = { "f16", "float32", "bf16", "e4m3", "i32", "m", "n", "c", "load", "sum", "max", "emulator", "emulator:sm_90a",
+   "nothing", "sm_90a", "sm_100a", "fast", "check", "random", "hardware", "record", "lower", "place", "SMEM", "TMEM",
+   "{} {}", "scales", "half_lane", "none", "add", "replicated", "partitioned" }
 
 local function shape()
    local t = {}
-   for i = 1, random(0, 3) do t[i] = pick { 1, 2, 8, 16, 32, 64, 64, 128, 128, 256, 3, 0, -1, 2 ^ 40 } end
+   for i = 1, random(0, 3) do t[i] = pick { 1, 2, 4, 8, 16, 32, 64, 64, 128, 128, 256, 3, 0, -1, 2 ^ 40 } end
    return t
 end
 
-local makers = {
+local good_shapes = { { 128, 64 }, { 64, 128 }, { 128, 128 }, { 64, 64 }, { 2, 128, 64 }, { 4, 64, 64 }, { 16 }, { 256, 256 },
+   { 128, 32 }, { 8, 64 }, { 1 } }
+
+local dtypes = { "f16", "f32", "bf16", "i32", "e4m3", "e5m2", "i8", "u8", "u32", "e2m1", "e3m2", "e8m0", "u2", "bool", "f64" }
+
+local hostile = {
    function() return random(-3, 300) end,
    function() return pick { 0, 1, -1, 2 ^ 31, -2 ^ 31, 2 ^ 53, 2 ^ 63, math.maxinteger, math.mininteger, 0.5, 1 / 0,
          -1 / 0, 0 / 0 } end,
    function() return pick(names) end,
-   function() return pick { "", ("x"):rep(5000), "\0\1\255", "%s%n" } end,
+   function() return pick { "", ("x"):rep(5000), "\0\1\255", "%s%n", "{}{}{}" } end,
    function() return pick { true, false } end,
    function() return nil end,
-   shape, shape,
+   shape,
    function() return callback() end,
    function() return io.stdout end,
    function() return coroutine.create(callback()) end,
-   function() return pick { tc.float16, tc.float32, tc.bfloat16, tc.int8, tc.SMEM, tc.TMEM, tc.GMEM, tc.all } end,
-   function() return #pool > 0 and pick(pool) or nil end,
-   function() return #pool > 0 and pick(pool) or nil end,
-   function() return #pool > 0 and pick(pool) or nil end,
+   function() return #everything > 0 and pick(everything) or nil end,
+   function() return #everything > 0 and pick(everything) or nil end,
 }
 
 function value(depth)
    if depth > 0 and random(6) == 1 then
       local t = {}
-      for _ = 1, random(0, 4) do t[pick(keys)] = value(depth - 1) end
+      for _ = 1, random(0, 3) do t[pick(names)] = value(depth - 1) end
       for _ = 1, random(0, 3) do t[#t + 1] = value(depth - 1) end
       return t
    end
-   return pick(makers)()
+   return pick(hostile)()
 end
 
--- Things that are worth having in the pool from the start.
-local function open_recording()
-   local ok, k = pcall(tc.record, { name = "f", args = { tc.gmem({ 256, 256 }, "f16") }, grid = { 2 },
-      grid_names = { "m" } })
-   if ok then
-      keep(k)
-      for _, make in ipairs {
-         function() return tc.smem({ 2, 128, 64 }, "f16") end,
-         function() return tc.smem({ 64, 128 }, "f16") end,
-         function() return tc.tmem({ 128, 128 }, "f32") end,
-         function() return tc.barrier { num_barriers = 2 } end,
-         function() return tc.barrier { orders_tensor_core = true } end,
-         function() return tc.axis_index "m" end,
-         function() return tc.role { name = "r", warps = 1 } end,
-         function() return tc.var(0) end,
-         function() return tc.full({ 128, 64 }, 0, "f32") end,
-      } do
-         local good, object = pcall(make)
-         if good then keep(object) end
+-- ---- values that fit a type --------------------------------------------------------------------
+
+local fitting
+
+local function object(class)
+   return function() return pooled(class) end
+end
+
+local by_type = {
+   integer = function() return pick { 0, 1, 2, 3, 4, 8, 16, 32, 64, 128, 5, 7 } end,
+   number = function() return pick { 0, 1, 2.5, -3, 100 } end,
+   boolean = function() return random(2) == 1 end,
+   string = function() return pick(names) end,
+   table = function() return value(2) end,
+   any = function() return value(2) end,
+   ["function"] = callback,
+   DType = function() return pick(dtypes) end,
+   Space = function() return pick { "SMEM", "TMEM", tc.SMEM, tc.TMEM } end,
+   Ref = object "tcmma.ref", Barrier = object "tcmma.barrier", Scalar = object "tcmma.scalar",
+   Fragment = object "tcmma.fragment", Slice = function()
+      return random(2) == 1 and tc.all or pooled "tcmma.slice"
+   end,
+   ["integer[]"] = function() return random(4) == 1 and shape() or pick(good_shapes) end,
+   ["tcmma.gmem[]"] = function()
+      local list = {}
+      for i = 1, random(0, 3) do list[i] = tc.gmem(pick(good_shapes), pick(dtypes)) end
+      return list
+   end,
+   ["string[]"] = function() return pick { { "m" }, { "m", "n" }, { "c" }, {} } end,
+}
+
+local function split_union(text)
+   local parts, depth, from = {}, 0, 1
+   for at = 1, #text do
+      local c = text:sub(at, at)
+      if c:find "[%({<]" then depth = depth + 1 elseif c:find "[%)}>]" then depth = depth - 1 end
+      if c == "|" and depth == 0 then
+         parts[#parts + 1] = text:sub(from, at - 1)
+         from = at + 1
       end
    end
-   return k
+   parts[#parts + 1] = text:sub(from)
+   return parts
 end
 
-local skip = { kernel_loop = true }
-local functions = {}
-for name, f in pairs(tc) do
-   if (type(f) == "function" or type(f) == "table") and not skip[name] then functions[#functions + 1] = name end
+local parsed_fields = {}
+local function fields(text)
+   if not parsed_fields[text] then
+      parsed_fields[text] = documentation.parse("f(" .. text:sub(2, -2) .. ")").parameters
+   end
+   return parsed_fields[text]
 end
-table.sort(functions)
+
+function fitting(text)
+   local part = pick(split_union(text))
+   if by_type[part] then return by_type[part]() end
+   if part:find '^"' then return part:sub(2, -2) end
+   if part:find "^{" then
+      local t = {}
+      for _, field in ipairs(fields(part)) do
+         if field.name ~= "..." and (not field.optional or random(4) == 1) then
+            t[field.name] = random(12) == 1 and value(1) or fitting(field.type)
+         end
+      end
+      return t
+   end
+   local element = part:match "^%(?(.-)%)?%[%]$"
+   if element then
+      local t = {}
+      for i = 1, random(0, 3) do t[i] = fitting(element) end
+      return t
+   end
+   return pooled(part) or pooled("tcmma." .. part:lower())
+end
+
+-- ---- calls -------------------------------------------------------------------------------------
+
+local entries, classes = {}, documentation.classes(documentation.all())
+local skipped = { ["tcmma.documentation"] = true, ["tcmma.help"] = true, ["tcmma.npy"] = true, ["tcmma.safetensors"] = true,
+   ["tcmma.cuda"] = true, ["tcmma.kernel.export"] = true, ["tcmma.kernel.sass"] = true, ["tcmma.bench"] = true }
+local weights = { ["tcmma.record"] = 3, ["tcmma.kernel"] = 3, ["tcmma.range"] = 3, ["tcmma.when"] = 2, ["tcmma.mma"] = 6,
+   ["tcmma.copy_gmem_to_smem"] = 6, ["tcmma.smem"] = 4, ["tcmma.tmem"] = 4, ["tcmma.barrier"] = 4 }
+for _, entry in ipairs(documentation.all()) do
+   if entry.name and not skipped[entry.owner .. "." .. entry.name] and not skipped[entry.owner] then
+      entry.parsed = documentation.parse((documentation.split(entry)))
+      for _ = 1, weights[entry.owner .. "." .. entry.name] or 1 do entries[#entries + 1] = entry end
+   end
+end
+
+local calls, refused = 0, 0
+local last = ""
 
 local function call(f, ...)
    local arguments = table.pack(...)
    local thread = coroutine.create(function() return f(table.unpack(arguments, 1, arguments.n)) end)
    local results = table.pack(coroutine.resume(thread))
+   calls = calls + 1
    if results[1] then
       for i = 2, results.n do keep(results[i]) end
    else
+      refused = refused + 1
       local message = results[2]
       if type(message) == "string" then
-         assert(#message > 0, "an error without text")
-         assert(not message:find("internal error", 1, true), message)
-         assert(not message:find("%.c:%d"), message)
+         assert(#message > 0, last .. ": an error without text")
+         assert(not message:find("internal error", 1, true), last .. ": " .. message)
+         assert(not message:find("%.c:%d"), last .. ": " .. message)
       end
    end
+   if random(20) == 1 then coroutine.close(thread) end
 end
 
-local function method_names(object)
-   local meta = debug.getmetatable(object)
-   local list = {}
-   if meta and type(meta.__index) == "table" then
-      for name in pairs(meta.__index) do list[#list + 1] = name end
+local function call_entry(entry)
+   local arguments, n = {}, 0
+   last = entry.owner .. "." .. entry.name
+   if classes[entry.owner] then
+      n = 1
+      arguments[1] = pooled(entry.owner)
+      if random(30) == 1 then arguments[1] = value(1) end
    end
-   table.sort(list)
-   return list, meta
+   for _, p in ipairs(entry.parsed.parameters) do
+      local count = p.name == "..." and random(0, 3) or 1
+      if p.optional and random(3) ~= 1 then break end
+      for _ = 1, count do
+         n = n + 1
+         arguments[n] = random(10) == 1 and value(2) or fitting(p.type)
+      end
+   end
+   call(entry.value, table.unpack(arguments, 1, n))
 end
 
 local operators = {
@@ -134,42 +240,98 @@ local operators = {
    function(a) return #a end, function(a) return ~a end, function(a, b) return a[b] end,
    function(a, b) a[b] = b end, function(a) return tostring(a) end, function(a, b) return a(b) end,
    function(a, b) return a << b end,
+   function(a) for k, v in pairs(a) do keep(k) keep(v) end end,
+   function(a) local meta = debug.getmetatable(a) return meta.__gc and meta.__tostring(a) end,
 }
 
-local stop_at, calls = os.time() + seconds, 0
-local recording = open_recording()
-while os.time() < stop_at do
-   calls = calls + 1
-   if calls % 200 == 0 then
-      if recording and random(2) == 1 then call(recording.finish, recording) end
-      recording = open_recording() or recording
-      pool[random(math.max(1, #pool))] = nil
-      local kept = {}
-      for _, v in pairs(pool) do kept[#kept + 1] = v end
-      pool = kept
+local function operand()
+   if random(3) == 1 then return value(1) end
+   return pooled(pick { "tcmma.scalar", "tcmma.fragment", "tcmma.ref", "tcmma.barrier", "tcmma.var", "tcmma.kernel" })
+end
+
+-- Runs a kernel or peeks, with arrays that fit.
+local function run()
+   local k = pooled "tcmma.kernel"
+   if not k then return end
+   last = "run"
+   if random(2) == 1 then
+      local r = pooled "tcmma.ref"
+      if r then call(r.peek, r, { quiet = true, target = pick { "sm_100a", "sm_90a" } }) end
+      return
    end
-   if calls % 1000 == 0 then collectgarbage() end
-   local what = random(10)
-   if what <= 5 or #pool == 0 then
-      local f = tc[pick(functions)]
-      if type(f) == "function" then
-         local a = {}
-         local n = random(0, 5)
-         for i = 1, n do a[i] = value(2) end
-         call(f, table.unpack(a, 1, n))
+   call(function()
+      local list = {}
+      for shape_text, dtype in k:ops():gmatch "arg%d+: GMEM (%S+) (%([%d, ]+%))" do
+         local sizes = {}
+         for n in dtype:gmatch "%d+" do sizes[#sizes + 1] = math.tointeger(n) end
+         list[#list + 1] = tc.zeros(sizes, shape_text)
       end
-   elseif what <= 8 then
-      local object = pick(pool)
-      local list = type(object) == "userdata" and method_names(object) or {}
-      if #list > 0 then
-         local method = debug.getmetatable(object).__index[pick(list)]
-         if type(method) == "function" then
-            call(method, random(8) == 1 and value(1) or object, value(2), value(2), value(1))
-         end
-      end
+      if random(2) == 1 then return k(table.unpack(list)) end
+      return k:emulate({ mode = pick { "fast", "check", "random" }, target = pick { "sm_90a", "sm_100a" } },
+         table.unpack(list))
+   end)
+end
+
+function act()
+   local what = random(20)
+   if what <= 16 then
+      call_entry(pick(entries))
+   elseif what <= 18 then
+      last = "operator"
+      call(pick(operators), operand(), operand())
+   elseif what == 19 then
+      run()
    else
-      local a, b = value(1), value(1)
-      call(pick(operators), a, b)
+      local k = pooled "tcmma.kernel"
+      if k then call(pick { k.finish, k.ops, k.ptx, k.close }, k) end
    end
 end
-print(("%d calls, seed %d: no crash"):format(calls, seed))
+
+-- Things that are worth having in the pools from the start.
+local function open_recording()
+   last = "open_recording"
+   local ok, k, a = pcall(tc.record, { name = "f", args = { tc.gmem({ 256, 256 }, "f16") }, grid = { 2 },
+      grid_names = { "m" } })
+   if not ok then return end
+   keep(k)
+   keep(a)
+   for _, make in ipairs {
+      function() return tc.smem({ 2, 128, 64 }, "f16") end,
+      function() return tc.smem({ 64, 128 }, "f16") end,
+      function() return tc.tmem({ 128, 128 }, "f32") end,
+      function() return tc.barrier { num_barriers = 2 } end,
+      function() return tc.barrier { orders_tensor_core = true } end,
+      function() return tc.axis_index "m" end,
+      function() return tc.role { name = "r", warps = 1 } end,
+      function() return tc.var(0) end,
+      function() return tc.full({ 128, 64 }, 0, "f32") end,
+   } do
+      local good, made = pcall(make)
+      if good then keep(made) end
+   end
+end
+
+for _ = 1, 5 do
+   keep(tc.zeros({ 4, 4 }, "f32"))
+   keep(tc.device())
+   keep(tc.device():stream())
+   keep(tc.device():event())
+   keep(tc.f16)
+   keep(tc.ptx ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry f(.param .u64 p) { ret; }\n")
+end
+
+local stop_at, turns = os.time() + seconds, 0
+open_recording()
+while os.time() < stop_at do
+   turns = turns + 1
+   if turns % 150 == 0 then
+      for _, k in ipairs(pools["tcmma.kernel"] or {}) do
+         if random(3) == 1 then pcall(k.close, k) end
+      end
+      if random(2) == 1 then pools["tcmma.ref"], everything = nil, {} end
+      open_recording()
+   end
+   if turns % 500 == 0 then collectgarbage() end
+   act()
+end
+io.write(("%d calls, %d refused, seed %d: no crash\n"):format(calls, refused, seed))

@@ -88,6 +88,23 @@ static void check_names(lua_State *L, const struct setup *s)
 					    all[i]);
 }
 
+static void read_cluster(lua_State *L, struct setup *s)
+{
+	int names = read_names(L, "cluster_names", s->cluster_names, 3);
+	int64_t blocks = 1;
+
+	if (tc_option_push(L, 1, "cluster"))
+		s->cluster_rank = read_sizes(L, "cluster", s->cluster, 3);
+	for (int i = 0; i < s->cluster_rank && blocks <= 16; i++)
+		blocks *= s->cluster[i];
+	if (blocks > 16)
+		tc_argerror(L, 1, "field 'cluster': a cluster has at most 16 blocks (more than 8 "
+				  "only where the device allows it)");
+	if (names && names != s->cluster_rank)
+		tc_argerror(L, 1, "cluster has %d axes, cluster_names has %d", s->cluster_rank,
+			    names);
+}
+
 static void read_grid(lua_State *L, struct setup *s)
 {
 	int names = read_names(L, "grid_names", s->grid_names, TC_MAX_RANK);
@@ -111,12 +128,7 @@ static void read_grid(lua_State *L, struct setup *s)
 	}
 	if (names && names != s->grid_rank)
 		tc_argerror(L, 1, "grid has %d axes, grid_names has %d", s->grid_rank, names);
-	names = read_names(L, "cluster_names", s->cluster_names, 3);
-	if (tc_option_push(L, 1, "cluster"))
-		s->cluster_rank = read_sizes(L, "cluster", s->cluster, 3);
-	if (names && names != s->cluster_rank)
-		tc_argerror(L, 1, "cluster has %d axes, cluster_names has %d", s->cluster_rank,
-			    names);
+	read_cluster(L, s);
 	check_names(L, s);
 }
 
@@ -248,7 +260,7 @@ static struct lua_kernel *push_kernel(lua_State *L, struct setup *s)
 
 	luaL_checkstack(L, s->arg_count + 16, "for the arguments of a kernel");
 	tc_check_none_open(L);
-	owner = tc_new_object(L, TC_KERNEL, sizeof *owner, 2);
+	owner = tc_new_object(L, TC_KERNEL, sizeof *owner, 3);
 	owner->kern = tc_kern_new(s->name);
 	if (!owner->kern)
 		luaL_error(L, "not enough memory");
@@ -346,6 +358,8 @@ struct kern *tc_check_kernel(lua_State *L, int arg)
 {
 	struct lua_kernel *owner = tc_check_object(L, arg, TC_KERNEL);
 
+	if (owner->guard)
+		tc_open_recording(L); /* takes back the blocks of coroutines that died */
 	if (!owner->kern)
 		tc_error(L, "this kernel was closed");
 	return owner->kern;

@@ -11,6 +11,118 @@
 
 static const char current_key; /* its address: registry key of the open kernel */
 
+/* ---- guards -------------------------------------------------------------- */
+
+/*
+ * A to-be-closed variable around a callback: however it is left, what it
+ * recorded by half is taken back, and the error goes on with its traceback.
+ *
+ * A coroutine that dies of an error does not close its variables before somebody
+ * closes it.  So the kernel knows its guards, innermost first, and those of dead
+ * coroutines are closed when the recording is used next.  User values of a guard:
+ * 1 the kernel, 2 the coroutine, 3 the guard around it.
+ */
+struct guard {
+	struct lua_kernel *owner;
+	struct guard *outer;
+	lua_State *thread;
+	struct kern_mark mark;
+	bool whole; /* the body of tc.kernel: the kernel itself goes */
+	bool done, closed;
+};
+
+static struct guard *push_guard(lua_State *L, int kernel_index, bool whole)
+{
+	struct lua_kernel *owner = lua_touserdata(L, kernel_index);
+	struct guard *g;
+
+	luaL_checkstack(L, 8, "for a block of the recording");
+	kernel_index = lua_absindex(L, kernel_index);
+	g = tc_new_object(L, GUARD, sizeof *g, 3);
+	g->owner = owner;
+	g->whole = whole;
+	g->thread = L;
+	tc_kern_mark(owner->kern, &g->mark);
+	lua_pushvalue(L, kernel_index);
+	lua_setiuservalue(L, -2, 1);
+	lua_pushthread(L);
+	lua_setiuservalue(L, -2, 2);
+	lua_getiuservalue(L, kernel_index, TC_KERNEL_GUARD);
+	lua_setiuservalue(L, -2, 3);
+	lua_pushvalue(L, -1);
+	lua_setiuservalue(L, kernel_index, TC_KERNEL_GUARD);
+	g->outer = owner->guard;
+	owner->guard = g;
+	lua_toclose(L, -1);
+	return g;
+}
+
+bool *tc_push_guard(lua_State *L)
+{
+	struct guard *g;
+
+	tc_current_kernel(L);
+	lua_rawgetp(L, LUA_REGISTRYINDEX, &current_key);
+	g = push_guard(L, lua_gettop(L), false);
+	return &g->done;
+}
+
+void tc_release_kernel(struct lua_kernel *owner)
+{
+	if (owner->free_programs)
+		owner->free_programs(owner->programs);
+	owner->programs = NULL;
+	tc_kern_free(owner->kern);
+	owner->kern = NULL;
+}
+
+/* Takes back what the innermost guard of the kernel at `index` guards, unless all went well. */
+static void close_innermost(lua_State *L, int index)
+{
+	struct lua_kernel *owner = lua_touserdata(L, index);
+	struct guard *g = owner->guard;
+
+	lua_getiuservalue(L, index, TC_KERNEL_GUARD);
+	lua_getiuservalue(L, -1, 3);
+	lua_setiuservalue(L, index, TC_KERNEL_GUARD);
+	lua_pop(L, 1);
+	owner->guard = g->outer;
+	g->closed = true;
+	if (g->done || !owner->kern)
+		return;
+	if (g->whole) {
+		tc_release_kernel(owner);
+		tc_set_open_recording(L, 0);
+	} else {
+		tc_kern_rollback(owner->kern, &g->mark);
+	}
+}
+
+/* Guards inside this one are of coroutines that died. */
+static int guard_close(lua_State *L)
+{
+	struct guard *g = lua_touserdata(L, 1);
+
+	lua_settop(L, 1);
+	lua_getiuservalue(L, 1, 1);
+	while (!g->closed)
+		close_innermost(L, 2);
+	return 0;
+}
+
+bool *tc_push_kernel_guard(lua_State *L, int kernel_index)
+{
+	return &push_guard(L, kernel_index, true)->done;
+}
+
+static void close_dead_guards(lua_State *L, int index)
+{
+	struct lua_kernel *owner = lua_touserdata(L, index);
+
+	while (owner->guard && lua_status(owner->guard->thread) > LUA_YIELD)
+		close_innermost(L, index);
+}
+
 /* ---- the open recording -------------------------------------------------- */
 
 struct lua_kernel *tc_open_recording(lua_State *L)
@@ -19,6 +131,8 @@ struct lua_kernel *tc_open_recording(lua_State *L)
 
 	lua_rawgetp(L, LUA_REGISTRYINDEX, &current_key);
 	owner = lua_touserdata(L, -1);
+	if (owner && owner->guard)
+		close_dead_guards(L, lua_gettop(L));
 	lua_pop(L, 1);
 	return owner && owner->kern ? owner : NULL;
 }
@@ -107,74 +221,6 @@ void tc_text_call(lua_State *L, struct kern *k, void (*fn)(struct kern *k, void 
 	struct protected_call call = {k, fn, arg};
 
 	tc_call(L, &k->err, run_protected, &call);
-}
-
-/* ---- guards -------------------------------------------------------------- */
-
-/*
- * A to-be-closed variable around a callback: however it is left, what it
- * recorded by half is taken back, and the error goes on with its traceback.
- */
-struct guard {
-	struct lua_kernel *owner;
-	struct kern_mark mark;
-	bool whole; /* the body of tc.kernel: the kernel itself goes */
-	bool done;
-};
-
-static struct guard *push_guard(lua_State *L, int kernel_index, bool whole)
-{
-	struct guard *g;
-
-	luaL_checkstack(L, 8, "for a block of the recording");
-	lua_pushvalue(L, kernel_index);
-	g = tc_new_object(L, GUARD, sizeof *g, 1);
-	g->owner = lua_touserdata(L, -2);
-	g->whole = whole;
-	tc_kern_mark(g->owner->kern, &g->mark);
-	lua_insert(L, -2);
-	lua_setiuservalue(L, -2, 1);
-	lua_toclose(L, -1);
-	return g;
-}
-
-bool *tc_push_guard(lua_State *L)
-{
-	struct guard *g;
-
-	tc_current_kernel(L);
-	lua_rawgetp(L, LUA_REGISTRYINDEX, &current_key);
-	g = push_guard(L, lua_gettop(L), false);
-	return &g->done;
-}
-
-void tc_release_kernel(struct lua_kernel *owner)
-{
-	if (owner->free_programs)
-		owner->free_programs(owner->programs);
-	owner->programs = NULL;
-	tc_kern_free(owner->kern);
-	owner->kern = NULL;
-}
-
-static int guard_close(lua_State *L)
-{
-	struct guard *g = lua_touserdata(L, 1);
-
-	if (g->done || !g->owner->kern)
-		return 0;
-	if (g->whole) {
-		tc_release_kernel(g->owner);
-		tc_set_open_recording(L, 0);
-	} else {
-		tc_kern_rollback(g->owner->kern, &g->mark);
-	}
-	return 0;
-}
-
-bool *tc_push_kernel_guard(lua_State *L, int kernel_index)
-{
-	return &push_guard(L, kernel_index, true)->done;
 }
 
 /* ---- objects of a recording ---------------------------------------------- */

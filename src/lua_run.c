@@ -399,14 +399,27 @@ static void add_hazard_text(lua_State *L, luaL_Buffer *b, int hazard)
 	}
 }
 
+/* A report is a table with the class's metatable. */
+static void check_report(lua_State *L)
+{
+	bool same = lua_istable(L, 1) && lua_getmetatable(L, 1);
+
+	if (same) {
+		luaL_getmetatable(L, TC_REPORT);
+		same = lua_rawequal(L, -1, -2);
+		lua_pop(L, 2);
+	}
+	if (!same)
+		tc_check_object(L, 1, TC_REPORT);
+}
+
 /* Pushes the report at index 1 as text. */
 static void push_text(lua_State *L)
 {
 	luaL_Buffer b;
 	char line[256];
 
-	if (!lua_istable(L, 1))
-		tc_check_object(L, 1, TC_REPORT);
+	check_report(L);
 	lua_settop(L, 1);
 	lua_getfield(L, 1, "hazards");
 	lua_getfield(L, 1, "counters");

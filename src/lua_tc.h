@@ -142,15 +142,18 @@ struct kern *tc_check_kernel(lua_State *L, int arg);
 
 /*
  * The userdata of a kernel.  User value 1: the function that gives the grid at
- * launch, or nil; 2: the table of arrays that ref:peek was last given, or nil.
+ * launch, or nil; 2: the table of arrays that ref:peek was last given, or nil;
+ * 3: the guard of the innermost block whose callback runs, or nil.
  */
 struct lua_kernel {
 	struct kern *kern; /* NULL once closed */
+	struct guard *guard; /* of the innermost block; lua_recording.c's */
 	void *programs;    /* lua_launch.c's: freed by its function when the kernel goes */
 	void (*free_programs)(void *programs);
 };
 #define TC_KERNEL_GRID   1
 #define TC_KERNEL_PEEK   2
+#define TC_KERNEL_GUARD  3
 
 /*
  * Anything that belongs to a recording: ref, barrier, scalar, fragment, var, role,

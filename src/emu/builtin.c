@@ -44,6 +44,8 @@ static char *take_string(struct emu_warp *warp, int lane, uint64_t address)
 {
 	char *text = malloc(MAX_STRING);
 
+	if (!text)
+		emu_fault(warp, lane, "out-of-memory", "the host has no memory for a string");
 	for (uint32_t i = 0; text && i < MAX_STRING; i++) {
 		const char *c = emu_mem(warp, lane, EMU_GENERIC, address + i, 1, 1, EMU_READ);
 

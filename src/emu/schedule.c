@@ -226,8 +226,11 @@ static void run_split(struct emu_worker *worker, struct emu_split *split)
 		}
 		if (step == EMU_BLOCKED)
 			goto out;
-		if (step == EMU_STOPPED)
+		if (step == EMU_STOPPED) {
+			if (!worker->grid->stopped)
+				emu_fault(warp, -1, "out-of-memory", "the host has no memory");
 			break;
+		}
 		if (step == EMU_YIELD) {
 			if (split->state == EMU_SPLIT_POLLING) {
 				add_polling(split);
