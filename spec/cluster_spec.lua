@@ -3,6 +3,7 @@
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"
 local helper = require "helper"
+local cluster = require "cluster_kernels"
 
 local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
 
@@ -18,60 +19,13 @@ local function assembles(kernel, target)
   assert.is_true(ok, message)
 end
 
--- A matmul in clusters of `rows` x `columns` CTAs: A is shared along a row of CTAs, B along a column.
--- Every CTA's slots are written by its row and column, hence released to them.
-local function multicast(o)
-  local TM, TN, TK = 128, o.tn or 64, 64
-  local rows, columns, stages = o.rows, o.columns, o.stages or 2
-  local M, N, K = TM * rows, TN * columns, TK * o.steps
-  local axes = {}
-  if columns > 1 then axes[#axes + 1] = "column" end
-  if rows > 1 then axes[#axes + 1] = "row" end
-  return tc.kernel{
-    name = "multicast",
-    args = { tc.gmem({ M, K }, tc.float16), tc.gmem({ K, N }, tc.float16), tc.gmem({ M, N }, tc.float32) },
-    cluster = { rows, columns }, cluster_names = { "row", "column" },
-    body = function(a, b, out)
-      local m, n = tc.axis_index "row", tc.axis_index "column"
-      local a_smem, b_smem = tc.smem({ stages, TM, TK }, tc.float16), tc.smem({ stages, TK, TN }, tc.float16)
-      local acc = tc.tmem({ TM, TN }, tc.float32)
-      local loaded = tc.barrier{ num_arrivals = 2, num_barriers = stages, name = "loaded" }
-      local consumed = tc.cluster_barrier{ collective_axes = axes, num_barriers = stages,
-        orders_tensor_core = true, name = "consumed" }
-      local done = tc.barrier{ orders_tensor_core = true, name = "done" }
-      tc.role{ name = "load", warps = 1 }(function()
-        tc.range(o.steps, function(k)
-          local s = k % stages
-          tc.when(k:ge(stages), function() tc.barrier_wait(consumed[s]) end)
-          tc.copy_gmem_to_smem(a:tile({ m, k }, { TM, TK }), a_smem[s], loaded[s],
-            { collective_axes = columns > 1 and "column" or nil })
-          tc.copy_gmem_to_smem(b:tile({ k, n }, { TK, TN }), b_smem[s], loaded[s],
-            { collective_axes = rows > 1 and "row" or nil })
-        end)
-      end)
-      tc.role{ name = "mma", warps = 1 }(function()
-        tc.range(o.steps, function(k)
-          local s = k % stages
-          tc.barrier_wait(loaded[s])
-          tc.mma(acc, a_smem[s], b_smem[s], { barrier = consumed[s], accumulate = k:gt(0) })
-        end)
-        tc.commit_arrive(done)
-      end)
-      tc.role{ name = "store", warpgroups = 1 }(function()
-        tc.barrier_wait(done)
-        out:tile({ m, n }, { TM, TN }):store(tc.async_load_tmem(acc))
-      end)
-    end,
-  }
-end
-
 describe("a ring of multicast tiles", function()
   for _, case in ipairs{ { 2, 1 }, { 1, 2 }, { 4, 1 }, { 2, 2 }, { 1, 4 } } do
     for _, stages in ipairs{ 1, 3 } do
       local rows, columns = case[1], case[2]
       it(("%d x %d CTAs, %d stages"):format(rows, columns, stages), function()
         local steps = stages + 2
-        local kernel = multicast{ rows = rows, columns = columns, stages = stages, steps = steps }
+        local kernel = cluster.multicast{ rows = rows, columns = columns, stages = stages, steps = steps }
         local a = kernels.integers({ 128 * rows, 64 * steps }, tc.float16, 1)
         local b = kernels.integers({ 64 * steps, 64 * columns }, tc.float16, 2)
         local expected = tc.reference.matmul(a, b)
@@ -88,52 +42,16 @@ describe("a ring of multicast tiles", function()
   end
 
   it("pays no .release.cluster where only the tensor core reads, on Hopper neither", function()
-    local text = multicast{ rows = 2, columns = 1, steps = 4 }:ptx{ target = "sm_90a" }
+    local text = cluster.multicast{ rows = 2, columns = 1, steps = 4 }:ptx{ target = "sm_90a" }
     assert.is_truthy(text:find("mbarrier.arrive.shared::cluster.b64", 1, true))
     assert.is_nil(text:find("release.cluster.shared", 1, true))
   end)
 
   it("counts the arrivals of every CTA that reaches a barrier", function()
-    local text = multicast{ rows = 2, columns = 2, steps = 4 }:dump("roles", { target = "sm_100a" })
+    local text = cluster.multicast{ rows = 2, columns = 2, steps = 4 }:dump("roles", { target = "sm_100a" })
     assert.is_truthy(text:find("count 3 (num_arrivals 1 x unit 1 x 3 CTAs)", 1, true))
   end)
 end)
-
--- Copies alone: every CTA of the cluster loads all tiles by multicast and stores its share.
-local function pass(o)
-  local steps, stages, size = o.steps, o.stages, o.size
-  local R, C = o.shape[1], o.shape[2]
-  return tc.kernel{
-    name = "pass", cluster = { size }, cluster_names = { "cta" },
-    args = { tc.gmem({ steps * R, C }, o.dtype), tc.gmem({ size * steps * R, C }, o.dtype) },
-    body = function(a, out)
-      local cta = tc.axis_index "cta"
-      local smem = tc.smem({ stages, R, C }, o.dtype, { swizzle = o.swizzle })
-      local loaded = tc.barrier{ num_barriers = stages }
-      local freed = tc.cluster_barrier{ collective_axes = "cta", num_barriers = stages }
-      tc.role{ name = "load", warps = o.warps or 1 }(function()
-        tc.range(steps, function(i)
-          local s = i % stages
-          tc.when(i:ge(stages), function() tc.barrier_wait(freed[s]) end)
-          tc.copy_gmem_to_smem(a:tile({ i, 0 }, { R, C }), smem[s], loaded[s], { collective_axes = "cta" })
-        end)
-      end)
-      tc.role{ name = "store", warpgroups = 1 }(function()
-        tc.range(steps, function(i)
-          local s = i % stages
-          tc.barrier_wait(loaded[s])
-          if o.fragments then
-            out:tile({ cta * steps + i, 0 }, { R, C }):store(smem[s]:load())
-          else
-            tc.copy_smem_to_gmem(smem[s], out:tile({ cta * steps + i, 0 }, { R, C }))
-            tc.wait_smem_to_gmem(0, { wait_read_only = true })
-          end
-          tc.barrier_arrive(freed[s])
-        end)
-      end)
-    end,
-  }
-end
 
 describe("multicast copies", function()
   local cases = {
@@ -157,7 +75,7 @@ describe("multicast copies", function()
         local steps = 5
         local o = { steps = steps, stages = 2 }
         for key, value in pairs(case) do o[key] = value end
-        local kernel = pass(o)
+        local kernel = cluster.pass(o)
         local R, C = case.shape[1], case.shape[2]
         local a = kernels.integers({ steps * R, C }, case.dtype, 3)
         in_all_modes(target, function(options)
@@ -194,36 +112,12 @@ describe("multicast copies", function()
   end)
 end)
 
--- Partial sums of `size` CTAs meet in the first one, which adds them in the order of ranks.
-local function reduce(size, R, C, scalar)
-  return tc.kernel{
-    name = "reduce", cluster = { size }, cluster_names = { "part" }, grid = { 2 }, grid_names = { "tile" },
-    args = { tc.gmem({ size, 2 * R, C }, tc.float32), tc.gmem({ 2 * R, C }, tc.float32) },
-    body = function(parts, out)
-      local part, tile = tc.axis_index "part", tc.axis_index "tile"
-      local others = tc.smem({ size - 1, R, C }, tc.float32)
-      local ready = tc.barrier{ num_arrivals = size - 1 }
-      local mine = parts[part]:tile({ tile, 0 }, { R, C }):load()
-      tc.when(part:gt(0), function()
-        tc.cluster_ref(others, 0)[part - 1]:store(mine)
-        if scalar then tc.cluster_ref(others[part - 1], 0)[0][0]:store(7.5) end
-        tc.barrier_arrive(tc.cluster_ref(ready, 0))
-      end, function()
-        tc.barrier_wait(ready)
-        local sum = mine
-        for i = 0, size - 2 do sum = sum + others[i]:load() end
-        out:tile({ tile, 0 }, { R, C }):store(sum)
-      end)
-    end,
-  }
-end
-
 describe("tc.cluster_ref", function()
   for _, target in ipairs{ "sm_90a", "sm_100a" } do
     for _, size in ipairs{ 2, 4 } do
       it(("lets %d CTAs reduce in rank order, %s"):format(size, target), function()
         local R, C = 64, 32
-        local kernel = reduce(size, R, C)
+        local kernel = cluster.reduce(size, R, C)
         local parts = tc.randn({ size, 2 * R, C }, tc.float32, { seed = 5 })
         local p, first = parts:totable(), nil
         in_all_modes(target, function(options)
@@ -245,7 +139,7 @@ describe("tc.cluster_ref", function()
     end
 
     it("stores scalars, " .. target, function()
-      local kernel = reduce(2, 16, 32, true)
+      local kernel = cluster.reduce(2, 16, 32, true)
       local parts, out = tc.zeros({ 2, 32, 32 }, tc.float32), tc.zeros({ 32, 32 }, tc.float32)
       kernels.run(kernel, { target = target, mode = "random", seed = 3 }, parts, out)
       local got = out:totable()
@@ -340,15 +234,16 @@ end)
 
 describe("the code of a cluster", function()
   it("releases with .release.cluster only what threads have touched", function()
-    local plain = multicast{ rows = 2, columns = 1, steps = 4 }:ptx{ target = "sm_100a" }
+    local plain = cluster.multicast{ rows = 2, columns = 1, steps = 4 }:ptx{ target = "sm_100a" }
     assert.is_nil(plain:find("release.cluster.shared", 1, true))
     assert.is_truthy(plain:find("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster"
       .. ".multicast::cluster.b64", 1, true))
-    local touched = pass{ size = 2, steps = 4, stages = 2, shape = { 64, 64 }, dtype = tc.float16,
+    local touched = cluster.pass{ size = 2, steps = 4, stages = 2, shape = { 64, 64 }, dtype = tc.float16,
       fragments = true }:ptx{ target = "sm_90a" }
     assert.is_truthy(touched:find("mbarrier.arrive.release.cluster.shared::cluster", 1, true))
     assert.is_truthy(touched:find("try_wait.parity.acquire.cluster", 1, true))
-    local copies = pass{ size = 2, steps = 4, stages = 2, shape = { 64, 64 }, dtype = tc.float16 }:ptx{ target = "sm_90a" }
+    local copies = cluster.pass{ size = 2, steps = 4, stages = 2, shape = { 64, 64 }, dtype = tc.float16 }
+      :ptx{ target = "sm_90a" }
     assert.is_truthy(copies:find("mbarrier.arrive.shared::cluster.b64", 1, true))
     assert.is_nil(copies:find("acquire.cluster", 1, true))
   end)

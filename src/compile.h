@@ -414,6 +414,8 @@ bool tc_low_rows_cut(const struct low *l, const struct ref *r);
 void tc_low_arrive(struct low *l, struct mreg who, struct maddr a, struct mopnd count);
 /* The same wherever the barrier is: here, in a peer, or in every CTA that it reaches. */
 void tc_low_arrive_on(struct low *l, const struct barrier_ref *b, int count);
+/* The instruction that waits for it: at cluster scope where threads of other CTAs arrive. */
+const char *tc_low_try_wait(const struct low *l, const struct barrier *b);
 /* Waits for the loads or stores of TMEM that are pending; nothing if none is. */
 void tc_low_wait_ld(struct low *l);
 void tc_low_wait_st(struct low *l);
@@ -439,6 +441,8 @@ struct maddr tc_low_tmem_view(struct low *l, const struct ref *r);
 struct maddr tc_low_tmem_window(struct low *l, const struct ref *r);
 /* An address as a value. */
 struct mreg tc_low_address(struct low *l, struct maddr a);
+/* lower_mma.c: the start address of an SMEM descriptor, in units of 16 bytes. */
+void tc_low_descriptor_address(struct low *l, struct mreg low, struct mreg address);
 /* Parameters: pointer of a GMEM argument (.global, 64 bits), tensor map. */
 struct mreg tc_low_dim_param(struct low *l, int number); /* u32 */
 struct mreg tc_low_pointer(struct low *l, const struct alloc *gmem);
@@ -537,13 +541,13 @@ low_fn tc_lower_tcgen05_mma, tc_lower_tcgen05_commit, tc_lower_tcgen05_copy,
 	tc_lower_wait_load_tmem, tc_lower_commit_tmem;
 /* lower_wgmma.c: classes of roles with accumulators in registers */
 low_fn tc_lower_wgmma, tc_lower_wgmma_commit, tc_lower_wgmma_load, tc_lower_wgmma_store,
-	tc_lower_wgmma_wait, tc_lower_wgmma_arrive;
+	tc_lower_wgmma_wait, tc_lower_wgmma_arrive, tc_lower_wgmma_copy;
 void tc_low_wgmma_start(struct low *l);
 void tc_low_wgmma_end(struct low *l);
 void tc_low_wgmma_before_spin(struct low *l, struct mopnd barrier, struct mopnd parity, int ready);
 void tc_low_wgmma_distribution(struct low *l, const struct ref *r, const struct role *role,
 			       struct distribution *d);
-/* lower_stmatrix.c */
+/* lower_matrix.c */
 bool tc_low_stmatrix(struct low *l, const struct ref *r, const struct frag_value *v);
 /* classes.c */
 void tc_wgmma_classes(struct compilation *c);

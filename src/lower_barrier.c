@@ -57,6 +57,13 @@ static void flip(struct low *l, const struct op *op, struct mopnd index)
 	mi(l, "xor.b32", R(phase), R(phase), R(bit));
 }
 
+const char *tc_low_try_wait(const struct low *l, const struct barrier *b)
+{
+	return l->c->barriers[b->id].remote
+		       ? "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64"
+		       : "mbarrier.try_wait.parity.shared::cta.b64";
+}
+
 void tc_lower_wait(struct low *l, const struct op *op)
 {
 	const struct wait_op *w = &op->u.wait;
@@ -73,11 +80,7 @@ void tc_lower_wait(struct low *l, const struct op *op)
 	if (l->c->target->ops->before_spin)
 		l->c->target->ops->before_spin(l, M(a, 0), awaited, ready);
 	mi_label(l, again);
-	mi(l,
-	   l->c->barriers[w->barrier.barrier->id].remote
-		   ? "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64"
-		   : "mbarrier.try_wait.parity.shared::cta.b64",
-	   R(p), M(a, 0), awaited);
+	mi(l, tc_low_try_wait(l, w->barrier.barrier), R(p), M(a, 0), awaited);
 	mi_unless(l, p, "bra", LABEL(again));
 	mi_label(l, ready);
 	flip(l, op, index);

@@ -93,6 +93,8 @@ const char *tc_ref_text(struct kern *k, const struct ref *r)
 		tc_printf(&b, ", allocated at %s", tc_pos_text(k, a->pos));
 	if (a->name)
 		tc_printf(&b, " (\"%s\")", a->name);
+	if (r->cluster_rank)
+		tc_printf(&b, ", of CTA %s", tc_val_text(k, r->cluster_rank));
 	return text_of(&b);
 }
 

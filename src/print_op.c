@@ -11,11 +11,21 @@ static const char *const op_names[] = {
 /* ---- operands of ops ----------------------------------------------------- */
 
 /* smem0[i3 % 4, 0:128, 0:64], with .T for a transposed view. */
+/* Memory of another CTA. */
+static void put_rank(struct strbuf *b, struct kern *k, const struct val *rank)
+{
+	if (!rank)
+		return;
+	tc_puts(b, "@");
+	tc_print_val(b, k, rank);
+}
+
 static void put_ref(struct strbuf *b, struct kern *k, const struct ref *r)
 {
 	const struct alloc *a = r->alloc;
 
 	tc_print_alloc_name(b, a);
+	put_rank(b, k, r->cluster_rank);
 	if (tc_ref_is_whole(r))
 		return;
 	tc_puts(b, "[");
@@ -42,6 +52,7 @@ static void put_barrier(struct strbuf *b, struct kern *k, const struct barrier_r
 		tc_puts(b, r->barrier->name);
 	else
 		tc_printf(b, "barrier%d", r->barrier->id);
+	put_rank(b, k, r->cluster_rank);
 	if (r->index) {
 		tc_puts(b, "[");
 		tc_print_val(b, k, r->index);
@@ -71,6 +82,14 @@ static void put_cluster_axes(struct strbuf *b, const struct kern *k, unsigned ax
 			separator = ",";
 		}
 	}
+}
+
+/* A group of several axes stands in braces. */
+static void put_groups(struct strbuf *b, struct kern *k, const struct barrier *s)
+{
+	for (int i = 0; i < s->cluster_groups; i++)
+		tc_printf(b, "%s%s",
+			  i ? "," : " collective_axes=", tc_axes_text(k, s->cluster_group[i]));
 }
 
 static void put_collective(struct strbuf *b, const char *name)
@@ -423,7 +442,7 @@ static void print_objects(struct strbuf *b, struct kern *k)
 		tc_printf(b, ": %s, num_arrivals %d, num_barriers %d%s",
 			  s->cluster ? "cluster_barrier" : "barrier", s->num_arrivals,
 			  s->num_barriers, s->orders_tensor_core ? ", orders_tensor_core" : "");
-		put_cluster_axes(b, k, s->cluster_axes);
+		put_groups(b, k, s);
 		tc_puts(b, "\n");
 	}
 }
