@@ -56,6 +56,9 @@ static void mark_op(void *arg, const struct op *op)
 	case OP_LOAD_SCALAR:
 		mark(f, op->u.load_scalar.ref, READS);
 		break;
+	case OP_ASYNC_COPY_SMEM_TO_TMEM:
+		mark(f, op->u.tmem_copy.src, READS);
+		break;
 	case OP_MMA:
 		mark(f, op->u.mma.a, READS);
 		mark(f, op->u.mma.b, READS);
@@ -328,6 +331,9 @@ static void look_at_rows(void *arg, const struct op *op)
 		break;
 	case OP_COPY_SMEM_TO_GMEM:
 		refs[0] = op->u.copy.src;
+		break;
+	case OP_ASYNC_COPY_SMEM_TO_TMEM:
+		refs[0] = op->u.tmem_copy.src;
 		break;
 	case OP_MMA:
 		refs[0] = op->u.mma.a;

@@ -315,8 +315,10 @@ static void check_op(void *arg, const struct op *op)
 		refuse(x, op, 'f', "wgmma takes neither scale factors nor metadata",
 		       "an mma without them");
 	case OP_ASYNC_COPY_SMEM_TO_TMEM:
-		refuse(x, op, 'd', "copies from SMEM into registers are not supported",
-		       "tc.async_store_tmem(dst, src:load()), or src as the operand a");
+		if (tc_dtypes[op->u.tmem_copy.dst->alloc->dtype].bits > 16)
+			refuse(x, op, 'd', "elements of 32 bits are not copied into registers",
+			       "tc.async_store_tmem(dst, src:load())");
+		break;
 	default:
 		break;
 	}

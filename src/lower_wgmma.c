@@ -133,14 +133,16 @@ static void find_release_count(void *arg, const struct op *op)
 		return;
 	l->op = op;
 	if (op->u.mma.barrier.cluster_rank)
-		tc_low_fail(l, "an mma on %s arrives on barriers of its own CTA, or of all along an "
-			       "axis (tc.cluster_barrier)",
+		tc_low_fail(l,
+			    "an mma on %s arrives on barriers of its own CTA, or of all along an "
+			    "axis (tc.cluster_barrier)",
 			    l->c->target->name);
 	if (!class->release_barrier)
 		class->release_barrier = b;
 	if (!same_reach(b, class->release_barrier))
-		tc_low_fail(l, "on %s the MMAs of roles that share accumulators signal barriers of "
-			       "one kind: tc.barrier, or tc.cluster_barrier with the same axes",
+		tc_low_fail(l,
+			    "on %s the MMAs of roles that share accumulators signal barriers of "
+			    "one kind: tc.barrier, or tc.cluster_barrier with the same axes",
 			    l->c->target->name);
 	l->op = NULL;
 	count = arrivals_of_lane(l, b);
@@ -183,7 +185,7 @@ void tc_low_wgmma_before_spin(struct low *l, struct mopnd barrier, struct mopnd 
 	if (!(state(l) & RELEASE_PENDING))
 		return;
 	p = mi_pred(l);
-	mi(l, "mbarrier.try_wait.parity.shared::cta.b64", R(p), barrier, parity);
+	mi(l, tc_low_try_wait(l, l->op->u.wait.barrier.barrier), R(p), barrier, parity);
 	mi(l, "vote.sync.all.pred", R(p), R(p), T("0xffffffff"));
 	mi_if(l, p, "bra", LABEL(ready));
 	flush(l);
@@ -259,6 +261,24 @@ void tc_lower_wgmma_store(struct low *l, const struct op *op)
 	v = tc_value_stored(l, o->value, d, 1, (const bool[2]){true, true});
 	for (int i = 0; i < v->words; i++)
 		mi(l, "mov.b32", R(reg[register_of_word(v, i)]), v->word[i]);
+}
+
+/* From SMEM by every thread: its row of A. */
+void tc_lower_wgmma_copy(struct low *l, const struct op *op)
+{
+	const struct tmem_copy_op *o = &op->u.tmem_copy;
+	const struct alloc *a = o->dst->alloc;
+	int64_t columns = o->dst->extent[a->rank - 1].size;
+
+	tc_low_all(l);
+	flush(l);
+	if (!tc_wgmma_ldmatrix(l, o->src, tc_wgmma_registers(l, o->dst),
+			       (int)(columns * tc_dtypes[a->dtype].bits / 64)))
+		tc_class_refuse(l->c, op, 'd',
+				"the view of SMEM does not consist of rows of pairs of 16 bytes "
+				"that ldmatrix loads",
+				"a view of whole rows with a swizzle of 32, 64 or 128, not "
+				"transposed unless its elements have 16 bits");
 }
 
 /* ---- MMA

@@ -20,5 +20,7 @@ void tc_wgmma_operand(struct low *l, struct wgmma_operand *o, const struct ref *
 struct mreg tc_wgmma_moved(struct low *l, const struct wgmma_operand *o, int64_t mn, int64_t k);
 /* Registers of a view of tensor memory, in the order of the instruction. */
 struct mreg *tc_wgmma_registers(struct low *l, const struct ref *r);
+/* lower_matrix.c: loads A from a view of SMEM into `words` registers; false: it cannot. */
+bool tc_wgmma_ldmatrix(struct low *l, const struct ref *r, struct mreg *reg, int words);
 
 #endif

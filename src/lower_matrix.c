@@ -1,9 +1,10 @@
 /*
- * ref:store of a 16-bit tile in wgmma's layout by stmatrix: four 8x8 matrices an
- * instruction, a row of 16 bytes for each lane's address (isa.md 9.4).  Matrix i
- * of the four has rows 8 * (i % 2) of the warp's 16 and columns 8 * (i / 2).
+ * Tiles between SMEM and registers in wgmma's layouts by stmatrix and ldmatrix: four
+ * matrices of 8 rows of 16 bytes an instruction, a row for each lane's address
+ * (isa.md 9.4).  Matrix i of the four has rows 8 * (i % 2) of the warp's 16, and is
+ * chunk i / 2 of 16 bytes along them.
  */
-#include "frag.h"
+#include "lower_wgmma.h"
 
 /* A tile whose rows (or, transposed, columns) are the fragment's. */
 struct matrices {
@@ -88,16 +89,13 @@ static bool starts_at(const struct ref *r, int axis, int64_t multiple)
 }
 
 /* Whole matrices, in whole pairs of chunks where they lie side by side. */
-static bool fits(const struct ref *r, const struct frag_value *v, struct matrices *m)
+static bool lies_in_matrices(const struct ref *r, struct matrices *m)
 {
 	const struct alloc *a = r->alloc;
-	const struct distribution *d = v->distribution;
-	int last = a->rank - 1;
+	int last = a->rank - 1, elements = 128 / tc_dtypes[a->dtype].bits;
 	int64_t chunks, start;
 
-	if (a->space != SP_SMEM || r->cluster_rank || a->rank < 2 || r->rank != 2 || !d ||
-	    tc_dtypes[a->dtype].bits != 16 || d->kind != DIST_MMA || d->axis[1].vector != 2 ||
-	    d->axis[1].field_count != 1 || !v->along[0] || !v->along[1])
+	if (a->space != SP_SMEM || r->cluster_rank || a->rank < 2 || r->rank != 2)
 		return false;
 	tc_smem_layout(a, &m->view.layout);
 	m->transposed = r->axis[0] == last && r->axis[1] == last - 1;
@@ -108,8 +106,16 @@ static bool fits(const struct ref *r, const struct frag_value *v, struct matrice
 	if (!starts_at(r, last - 1, 8) || m->view.layout.row_bytes % 16)
 		return false;
 	if (!m->transposed && tc_val_is_const(r->start[last], &start))
-		return start % 16 == 0;
-	return starts_at(r, last, 8 * chunks);
+		return start % (2 * elements) == 0;
+	return starts_at(r, last, elements * chunks);
+}
+
+static bool is_16_bit_tile(const struct frag_value *v)
+{
+	const struct distribution *d = v->distribution;
+
+	return d && tc_dtypes[v->dtype].bits == 16 && d->kind == DIST_MMA &&
+	       d->axis[1].vector == 2 && d->axis[1].field_count == 1 && v->along[0] && v->along[1];
 }
 
 /* Address of the tile's first row and column, and of the lane in it. */
@@ -121,12 +127,12 @@ static struct maddr first_address(struct low *l, struct matrices *m, int64_t *ch
 
 	*chunk = 0;
 	if (m->view.column.kind == MO_IMM)
-		*chunk = m->view.column.imm / 8;
+		*chunk = m->view.column.imm * s->bits / 128;
 	else if (s->swizzle)
 		offset = tc_low_add(l, offset,
 				    scaled(l, m->view.column, s->panel_columns, s->panel_bytes));
 	else
-		offset = tc_low_add(l, offset, tc_low_mul(l, m->view.column, 2));
+		offset = tc_low_add(l, offset, tc_low_mul(l, m->view.column, s->bits / 8));
 	if (offset.kind == MO_IMM)
 		a.offset += offset.imm;
 	else
@@ -141,6 +147,30 @@ static struct maddr first_address(struct low *l, struct matrices *m, int64_t *ch
 	return a;
 }
 
+/* Registers of one instruction, from chunk `block` of the rows on. */
+static void move(struct low *l, const struct matrices *m, struct maddr a, int64_t first, int block,
+		 struct mreg *word, int n, bool store)
+{
+	const struct smem_layout *s = &m->view.layout;
+	int64_t chunk = m->transposed ? first : first + block;
+	const char *opcode =
+		tc_arena_printf(l->arena, "%s.sync.aligned.m8n8.x%d%s.shared.b16",
+				store ? "stmatrix" : "ldmatrix", n, m->transposed ? ".trans" : "");
+
+	if (s->swizzle) {
+		a.offset += chunk / m->chunks * s->panel_bytes;
+		a.reg = tc_low_xor(l, R(a.reg), I(chunk % m->chunks * 16)).reg;
+	} else {
+		a.offset += chunk * 16;
+	}
+	if (m->transposed)
+		a.offset += 8 * block * s->row_bytes;
+	if (store)
+		mi(l, opcode, M(a, 0), V(word, n));
+	else
+		mi(l, opcode, V(word, n), M(a, 0));
+}
+
 bool tc_low_stmatrix(struct low *l, const struct ref *r, const struct frag_value *v)
 {
 	struct matrices m;
@@ -148,32 +178,35 @@ bool tc_low_stmatrix(struct low *l, const struct ref *r, const struct frag_value
 	int64_t first;
 	int blocks = v->words / 2;
 
-	if (!fits(r, v, &m))
+	if (!is_16_bit_tile(v) || !lies_in_matrices(r, &m))
 		return false;
 	tc_low_smem_view(l, r, &m.view);
 	m.lane = lane_address(l, &m);
 	a = first_address(l, &m, &first);
 	for (int block = 0; block < blocks; block += 2) {
-		const struct smem_layout *s = &m.view.layout;
 		int n = blocks - block > 1 ? 4 : 2;
-		struct maddr at = a;
 		struct mreg word[4];
-		int64_t chunk = m.transposed ? first : first + block;
 
 		for (int i = 0; i < n; i++)
 			word[i] = tc_word_register(l, v->word[i % 2 * blocks + block + i / 2]);
-		if (s->swizzle) {
-			at.offset += chunk / m.chunks * s->panel_bytes;
-			at.reg = tc_low_xor(l, R(at.reg), I(chunk % m.chunks * 16)).reg;
-		} else {
-			at.offset += chunk * 16;
-		}
-		if (m.transposed)
-			at.offset += 8 * block * s->row_bytes;
-		mi(l,
-		   tc_arena_printf(l->arena, "stmatrix.sync.aligned.m8n8.x%d%s.shared.b16", n,
-				   m.transposed ? ".trans" : ""),
-		   M(at, 0), V(word, n));
+		move(l, &m, a, first, block, word, n, true);
 	}
+	return true;
+}
+
+bool tc_wgmma_ldmatrix(struct low *l, const struct ref *r, struct mreg *reg, int words)
+{
+	struct matrices m;
+	struct maddr a;
+	int64_t first;
+
+	/* Transposed rows would need elements of 16 bits. */
+	if (!lies_in_matrices(r, &m) || (m.transposed && tc_dtypes[r->alloc->dtype].bits != 16))
+		return false;
+	tc_low_smem_view(l, r, &m.view);
+	m.lane = lane_address(l, &m);
+	a = first_address(l, &m, &first);
+	for (int i = 0; i < words; i += 4)
+		move(l, &m, a, first, i / 2, reg + i, words - i < 4 ? words - i : 4, false);
 	return true;
 }
