@@ -49,6 +49,15 @@ static struct maddr first_element(struct low *l, const struct smem_view *v)
 	return a;
 }
 
+/* In a cluster the high bits of an address say whose it is; a descriptor has no place for them. */
+void tc_low_descriptor_address(struct low *l, struct mreg low, struct mreg address)
+{
+	if (tc_has_cluster(l->c->kern))
+		mi(l, "bfe.u32", R(low), R(address), I(4), I(14));
+	else
+		mi(l, "shr.u32", R(low), R(address), I(4));
+}
+
 /* `k_dimension`: of the view, 1 for a and 0 for b. */
 static void smem_operand(struct low *l, struct operand *o, const struct ref *r, int k_dimension)
 {
@@ -68,7 +77,7 @@ static void smem_operand(struct low *l, struct operand *o, const struct ref *r, 
 	low = mi_b32(l);
 	high = mi_b32(l);
 	o->descriptor = mi_b64(l);
-	mi(l, "shr.u32", R(low), R(address), I(4));
+	tc_low_descriptor_address(l, low, address);
 	mi(l, "or.b32", R(low), R(low), mo_hex(lbo << 16));
 	mi(l, "mov.b32", R(high), mo_hex(high_word(&o->view.layout)));
 	mi(l, "mov.b64", R(o->descriptor), V(((struct mreg[]){low, high}), 2));

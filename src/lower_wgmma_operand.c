@@ -42,7 +42,7 @@ static struct mreg base(struct low *l, const struct alloc *a, uint32_t lbo, stru
 	place = tc_low_at_entry(l);
 	address = tc_low_address(l, (struct maddr){.sym = {SYM_SMEM, a}});
 	*r = mi_b32(l);
-	mi(l, "shr.u32", R(*r), R(address), I(4));
+	tc_low_descriptor_address(l, *r, address);
 	if (lbo)
 		mi(l, "or.b32", R(*r), R(*r), mo_hex(lbo << 16));
 	if (clone.id)
