@@ -161,6 +161,13 @@ describe("matmul's configuration", function()
    with({ swap = true, tile_m = 64, tile_n = 16, tile_k = 128 }, 16, 512, 1024)
    with({ swap = true, tile_m = 128, tile_n = 16, ctas = 3 }, 16, 1024, 256, { transpose_b = false })
    with({ swap = true, tile_m = 128, tile_n = 104, ctas = 2 }, 104, 512, 128)
+   with({ tile_m = 128, tile_n = 128, stages = 3, cluster = 2, ctas = 4 }, 640, 392, 328)
+   with({ tile_m = 64, tile_n = 64, stages = 2, cluster = 4, ctas = 4 }, 512, 256, 320)
+   with({ tile_m = 128, tile_n = 208, stages = 2, cluster = 2, ctas = 2 }, 520, 416, 72, { transpose_b = false })
+   with({ swap = true, tile_m = 64, tile_n = 16, tile_k = 128, stages = 3, split_k = 2 }, 16, 512, 1024,
+      { with = { "bias", "residual" } })
+   with({ tile_m = 64, tile_n = 64, stages = 3, split_k = 3 }, 64, 192, 1024, { with = { "row_scale" } })
+   with({ swap = true, tile_m = 128, tile_n = 64, stages = 2, split_k = 4 }, 64, 256, 1000)
 
    for _, target in ipairs(both) do
       for _, mode in ipairs { "check", "random" } do
@@ -170,7 +177,7 @@ describe("matmul's configuration", function()
                M = M, N = N, K = K, dtype = "bf16", transpose_b = true, bias = "f32", residual = "bf16",
                target = target,
             }
-            local kernel = matmul.kernel(problem, { tile_m = 128, tile_n = 176, stages = 3, ctas = 2 })
+            local kernel = matmul.kernel(problem, { tile_m = 128, tile_n = 176, stages = 3, ctas = 4, cluster = 2 })
             local function random(shape, dtype, seed)
                return tc.randn(shape, dtype, { seed = seed, device = device })
             end
@@ -183,13 +190,16 @@ describe("matmul's configuration", function()
       end
    end
 
-   -- The fastest configurations measured on an H200 (those that need no cluster).
+   -- The fastest configurations measured on an H200.
    for _, case in ipairs {
       { 512, 512, 512, "^64x32x128 s4" }, { 1024, 2048, 1024, "^128x128x64 s6" },
       { 4096, 4096, 4096, "^128x256x64 s4 g8" }, { 6144, 6144, 6144, "^128x256x64 s4" },
       { 8192, 8192, 8192, "^128x256x64 s4" }, { 4096, 8192, 4096, "^128x256x64 s4" },
       { 4096, 4096, 14336, "^128x256x64 s4" }, { 4096, 2112, 7168, "^128x176x64 s%d g4" },
       { 4000, 4000, 4000, "^128x256x64" }, { 16, 14336, 4096, "^swap 128x16x64" },
+      { 8200, 8200, 8200, "^128x208x64 s4 g8 cl2" }, { 1000, 2000, 1000, "^128x128x64 s6 g%d cl2" },
+      { 16, 4096, 4096, "^swap 64x16x128 s8 g4 sk2" }, { 16, 4096, 14336, "^swap 64x16x128 s8 g4 sk2" },
+      { 64, 4096, 4096, "64x64x128 s6 g%d sk2" }, { 64, 7168, 2048, "^64x64x128 s6" },
       { 16, 8192, 8192, "^swap 64x16x128 s8" },
    } do
       local M, N, K, expected = table.unpack(case)
@@ -237,6 +247,13 @@ describe("matmul refuses", function()
    refuses("rows of tiles", "config.tile_m = 96: legal is 64 or 128", a, b, nil, { config = { tile_m = 96 } })
    refuses("narrow halves", "tile_n = 8: with tile_m = 64, sm_100a needs a multiple of 16", a, b, nil,
       { transpose_b = true, config = { tile_m = 64, tile_n = 8 } })
+   refuses("a split of more tiles than run at once", "split_k = 2: 256 tiles are more than the 74 clusters",
+      tc.ones({ 1024, 128 }, "f16"), tc.ones({ 128, 1024 }, "f16"), nil,
+      { config = { tile_m = 64, tile_n = 64, split_k = 2 } })
+   refuses("a split of nothing", "split_k = 2: K = 64 has fewer blocks of tile_k = 64", a, b, nil,
+      { config = { tile_m = 64, tile_n = 64, split_k = 2 } })
+   refuses("clusters of three", "cluster = 3: tile_n = 64 must be a multiple of 24", a, b, nil,
+      { config = { tile_n = 64, cluster = 3 } })
    refuses("more stages than fit", "bytes of SMEM, sm_100a has", a, b, nil,
       { config = { tile_m = 128, tile_n = 256, stages = 9 } })
    refuses("bf16 accumulated in f16", "accumulate_f32 = false is for float16 operands only",

@@ -16,7 +16,10 @@ local config_known = {
 local operands = { float16 = true, bfloat16 = true, float8_e4m3fn = true, float8_e5m2 = true }
 
 --- Largest split_k and cluster that kernels can have.
-local limits = { split_k = 1, cluster = 1 }
+local limits = { split_k = 4, cluster = 4 }
+
+--- What the model tries of them.
+local searched = { split_k = 3, cluster = 2 }
 
 local matmul = {}
 
@@ -82,6 +85,21 @@ local function check_complete(problem, config)
   if config.tile_m == 64 and config.tile_n % 16 ~= 0 and problem.target ~= "sm_90a" then
     fail("tile_n = %d: with tile_m = 64, %s needs a multiple of 16", config.tile_n, problem.target)
   end
+  if config.cluster > 1 and config.tile_n % (8 * config.cluster) ~= 0 then
+    fail("cluster = %d: tile_n = %d must be a multiple of %d, 8 for each CTA", config.cluster, config.tile_n,
+      8 * config.cluster)
+  end
+  if config.split_k > 1 then
+    if config.cluster > 1 then fail("config.split_k and config.cluster cannot both be more than 1") end
+    local _, _, tiles, workers = model.division(problem, config)
+    if tiles > workers then
+      fail("split_k = %d: %d tiles are more than the %d clusters that run at once; use larger tiles", config.split_k,
+        tiles, workers)
+    end
+    if config.split_k > (problem.K + config.tile_k - 1) // config.tile_k then
+      fail("split_k = %d: K = %d has fewer blocks of tile_k = %d", config.split_k, problem.K, config.tile_k)
+    end
+  end
   local b_outer = config.swap and config.tile_m or config.tile_n
   if not problem.transpose_b and b_outer % 16 ~= 0 then
     fail("tile_n = %d: with b stored as [K, N] it must be a multiple of 16", b_outer)
@@ -145,7 +163,7 @@ local function configure(problem, given)
     check_config(problem, given)
     config = model.complete(problem, given)
   else
-    local list = model.candidates(problem, limits)
+    local list = model.candidates(problem, searched)
     if not list[1] then
       fail("no configuration fits %dx%dx%d on %s", problem.M, problem.N, problem.K, problem.target)
     end
@@ -159,9 +177,9 @@ end
 local function key_of(problem, given)
   local function dtype(x) return x and x.short or "-" end
   local parts = {
-    problem.name or "", problem.target, problem.sms or "-", problem.M, problem.N, problem.K, dtype(problem.dtype), dtype(problem.dtype_b),
-    dtype(problem.out_dtype), problem.transpose_b and "nt" or "nn", tostring(problem.epilogue), dtype(problem.bias),
-    dtype(problem.residual), dtype(problem.row_scale), dtype(problem.column_scale), tostring(problem.accumulate_f32),
+    problem.name or "", problem.target, problem.sms or "-", problem.M, problem.N, problem.K, dtype(problem.dtype),
+    dtype(problem.dtype_b), dtype(problem.out_dtype), problem.transpose_b and "nt" or "nn", tostring(problem.epilogue),
+    dtype(problem.bias), dtype(problem.residual), dtype(problem.row_scale), dtype(problem.column_scale), tostring(problem.accumulate_f32),
   }
   if given then
     for _, name in ipairs { "tile_m", "tile_n", "tile_k", "stages", "group", "swap", "split_k", "cluster", "ctas" } do
@@ -198,7 +216,7 @@ function matmul.choose(problem, config)
 end
 
 function matmul.candidates(problem)
-  local ok, result = pcall(function() return model.candidates(complete(problem), limits) end)
+  local ok, result = pcall(function() return model.candidates(complete(problem), searched) end)
   if not ok then error(result, 2) end
   return result
 end

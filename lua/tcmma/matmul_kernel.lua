@@ -3,6 +3,9 @@
 -- A loop over tiles in shared code; in it the roles `load` (TMA), `mma`, `epilogue` and, where there is one,
 -- `residual` (TMA).  The ring of stages and its counters run on over the tiles, so that the loads of a tile run
 -- under the epilogue of the one before.  Where tensor memory has room, two accumulators alternate.
+--
+-- A cluster of `cluster` CTAs takes as many tiles above each other and loads the right operand once, by multicast.
+-- A cluster of `split_k` CTAs divides K of one tile; the first CTA adds the others' parts in order of rank.
 
 local model = require "tcmma.matmul_model"
 local tc = require "tcmma"
@@ -147,11 +150,9 @@ local function plan(problem, config, refs)
   local p = { problem = problem, config = config, refs = refs }
   local swap = config.swap
   p.rows, p.columns = swap and problem.N or problem.M, swap and problem.M or problem.N
-  p.tiles_m, p.tiles_n = cdiv(p.rows, config.tile_m), cdiv(p.columns, config.tile_n)
-  p.tiles = p.tiles_m * p.tiles_n
-  p.ctas = math.min(p.tiles, config.ctas or model.sms(problem))
-  p.persistent = p.tiles > p.ctas
-  p.steps = cdiv(problem.K, config.tile_k)
+  p.tiles_m, p.tiles_n, p.tiles, p.workers = model.division(problem, config)
+  p.persistent = p.tiles > p.workers
+  p.steps = cdiv(cdiv(problem.K, config.tile_k), config.split_k)
   p.accumulator = problem.accumulate_f32 and tc.float32 or tc.float16
   local columns32 = config.tile_n * p.accumulator.bits // 32
   p.slots = (p.persistent and problem.target ~= "sm_90a" and columns32 <= 256) and 2 or 1
@@ -174,10 +175,20 @@ local function plan(problem, config, refs)
   p.staged = staging(buffers, config.tile_m, problem.out_dtype, swap)
   p.waits = distances(p.pieces)
   p.loaded = tc.barrier { name = "loaded", num_arrivals = 2, num_barriers = config.stages }
-  p.consumed = tc.barrier { name = "consumed", num_barriers = config.stages, orders_tensor_core = true }
+  p.consumed = (config.cluster > 1 and tc.cluster_barrier or tc.barrier) {
+    name = "consumed", num_barriers = config.stages, orders_tensor_core = true,
+    collective_axes = config.cluster > 1 and "cta" or nil,
+  }
   p.done = tc.barrier { name = "done", num_barriers = p.slots, orders_tensor_core = true }
   if p.persistent then
     p.drained = tc.barrier { name = "drained", num_barriers = p.slots, orders_tensor_core = true }
+  end
+  if config.split_k > 1 then
+    p.partial = {}
+    for i, piece in ipairs(p.pieces) do
+      p.partial[i] = tc.smem({ config.split_k - 1, config.tile_m, piece.width }, tc.float32)
+    end
+    p.partial_ready = tc.barrier { name = "partial_ready", num_arrivals = config.split_k - 1 }
   end
   if refs.residual then
     p.residual_smem = staging(buffers, config.tile_m, problem.residual, swap)
@@ -202,11 +213,13 @@ local function place(p, m, n, piece)
 end
 
 local function load_tile(p, m, n, position)
+  local shared = p.config.cluster > 1 and { collective_axes = "cta" } or nil
   tc.range(p.steps, function(k)
     local s = position.slot()
+    if p.config.split_k > 1 then k = k + p.rank * p.steps end
     tc.barrier_wait(p.consumed[s], { parity = position.parity() })
     tc.copy_gmem_to_smem(p.left.source(m, k), p.left.smem[s], p.loaded[s])
-    tc.copy_gmem_to_smem(p.right.source(n, k), p.right.smem[s], p.loaded[s])
+    tc.copy_gmem_to_smem(p.right.source(n, k), p.right.smem[s], p.loaded[s], shared)
     position.next()
   end)
 end
@@ -244,10 +257,18 @@ local function load_residual(p, m, n, turn)
   end
 end
 
+--- A CTA that is not the first of its cluster hands its part of the sum over.
+local function hand_over(p)
+  for i, piece in ipairs(p.pieces) do
+    local x = tc.async_load_tmem(p.acc_of(0):at(tc.all, tc.ds(piece.at, piece.width)))
+    tc.cluster_ref(p.partial[i][p.rank - 1], 0):store(x)
+  end
+  tc.barrier_arrive(tc.cluster_ref(p.partial_ready, 0))
+end
+
 local function store_tile(p, m, n, turn)
   local config, swap = p.config, p.config.swap
   local acc = p.acc_of(turn)
-  tc.barrier_wait(p.slot_of(p.done, turn))
   for i, piece in ipairs(p.pieces) do
     local row, column, part = place(p, m, n, piece)
     local b, s = piece.buffer, piece.slot
@@ -258,6 +279,7 @@ local function store_tile(p, m, n, turn)
       tc.barrier_wait(p.residual_ready[b][s])
     end
     local x = tc.async_load_tmem(acc:at(tc.all, tc.ds(piece.at, piece.width)))
+    for other = 0, config.split_k - 2 do x = x + p.partial[i][other]:load() end
     x = finish(p.problem, p.refs, x, at):astype(p.problem.out_dtype)
     if p.refs.residual then tc.barrier_arrive(p.residual_free[b][s]) end
     if p.drained and i == #p.pieces then tc.barrier_arrive(p.slot_of(p.drained, turn)) end
@@ -269,6 +291,17 @@ local function store_tile(p, m, n, turn)
   end
 end
 
+--- The epilogue of a tile: of one CTA, or of a cluster that has divided K.
+local function finish_tile(p, m, n, turn)
+  tc.barrier_wait(p.slot_of(p.done, turn))
+  if p.config.split_k == 1 then return store_tile(p, m, n, turn) end
+  tc.when(p.rank:gt(0), function() hand_over(p) end)
+  tc.when(p.rank:eq(0), function()
+    tc.barrier_wait(p.partial_ready)
+    store_tile(p, m, n, turn)
+  end)
+end
+
 local function body(problem, config, refs)
   local p = plan(problem, config, refs)
   local load = tc.role { name = "load", warps = 1 }
@@ -276,19 +309,27 @@ local function body(problem, config, refs)
   local epilogue = tc.role { name = "epilogue", warpgroups = 1 }
   local residual = refs.residual and tc.role { name = "residual", warps = 1 }
   local loading, multiplying = ring(config.stages, true), ring(config.stages, false)
-  local cta = tc.axis_index "cta"
+  local worker = tc.axis_index "worker"
+  if config.cluster * config.split_k > 1 then p.rank = tc.axis_index "cta" end
 
   local function tile_of(tile, turn)
     local m, n = tile_position(tile, p.tiles_m, p.tiles_n, config.group)
+    if config.cluster > 1 then m = m * config.cluster + p.rank end
     load(function() load_tile(p, m, n, loading) end)
     mma(function() multiply_tile(p, turn, multiplying) end)
-    if residual then residual(function() load_residual(p, m, n, turn) end) end
-    epilogue(function() store_tile(p, m, n, turn) end)
+    if residual then
+      residual(function()
+        tc.when(config.split_k == 1 or p.rank:eq(0), function() load_residual(p, m, n, turn) end)
+      end)
+    end
+    epilogue(function() finish_tile(p, m, n, turn) end)
   end
   if p.persistent then
-    tc.range((p.tiles + p.ctas - 1 - cta) // p.ctas, function(turn) tile_of(cta + turn * p.ctas, turn) end)
+    tc.range((p.tiles + p.workers - 1 - worker) // p.workers, function(turn)
+      tile_of(worker + turn * p.workers, turn)
+    end)
   else
-    tile_of(cta, 0)
+    tile_of(worker, 0)
   end
   epilogue(function() tc.wait_smem_to_gmem(0) end)
 end
@@ -300,12 +341,12 @@ function kernel.build(problem, config)
   local arguments = model.arguments(problem)
   local args = {}
   for i, argument in ipairs(arguments) do args[i] = tc.gmem(argument[2], argument[3]) end
-  local rows, columns = problem.M, problem.N
-  if config.swap then rows, columns = columns, rows end
-  local tiles = cdiv(rows, config.tile_m) * cdiv(columns, config.tile_n)
+  local _, _, _, workers = model.division(problem, config)
+  local size = config.cluster * config.split_k
   return tc.kernel {
     name = problem.name or "matmul", args = args, target = problem.target,
-    grid = { math.min(tiles, config.ctas or model.sms(problem)) }, grid_names = { "cta" },
+    grid = { workers }, grid_names = { "worker" },
+    cluster = size > 1 and { size } or nil, cluster_names = size > 1 and { "cta" } or nil,
     body = function(...)
       local refs = {}
       for i, argument in ipairs(arguments) do refs[argument[1]] = select(i, ...) end

@@ -36,7 +36,8 @@ local LATENCY = 1.0        -- microseconds from a load's issue to its data, unde
 local START = 2.0          -- launch, barriers, first load
 local STEP_CLOCKS = 40     -- of barriers around each k-block that one consumer does not hide
 local PIECE_CLOCKS = 250   -- of the epilogue for 64 rows and columns: convert, store to SMEM, two barriers
-local SPLIT = 0.4          -- microseconds for each further CTA that a tile is split over
+local SPLIT = 0.5          -- microseconds for each further CTA that a tile is split over
+local RAGGED = 1.6         -- more time to load from rows that are no multiple of 32 bytes, without multicast
 local FEW_STAGES = 0.05    -- loss for each stage fewer than four
 local BARRIER_BYTES = 1024 -- of SMEM set aside for barriers and alignment
 
@@ -115,20 +116,36 @@ function model.sms(problem)
   return problem.sms or model.machines[problem.target].sms
 end
 
+--- Clusters of `size` CTAs that run at once: the SMs of a GPC do not always fill up.
+local function clusters(problem, size)
+  local sms = model.sms(problem)
+  if size == 1 then return sms end
+  local gpc = { [2] = 1, [3] = 0.89, [4] = 0.91 }
+  return math.max(1, math.floor(sms / size * (gpc[size] or 0.85)))
+end
+
+--- How a problem is divided: rows and columns of tiles, their product, and the workers (CTAs or clusters) that walk
+-- them.  A worker's tile is that of all the CTAs of its cluster together.
+function model.division(problem, config)
+  local rows, columns = problem.M, problem.N
+  if config.swap then rows, columns = columns, rows end
+  local tiles_m, tiles_n = cdiv(rows, config.tile_m * config.cluster), cdiv(columns, config.tile_n)
+  local size = config.cluster * config.split_k
+  local workers = config.ctas and math.max(1, config.ctas // size) or clusters(problem, size)
+  return tiles_m, tiles_n, tiles_m * tiles_n, math.min(tiles_m * tiles_n, workers)
+end
+
 --- The estimated microseconds of a configuration, and the terms: compute, memory, tiles, waves.
 function model.cost(problem, config)
   local machine = model.machines[problem.target]
   local rows, columns = problem.M, problem.N
   if config.swap then rows, columns = columns, rows end
   local size, K = bytes_of(problem.dtype), problem.K
-  local clusters = math.max(config.split_k, config.cluster or 1)
-  local sms = model.sms(problem) // clusters * clusters
-  if clusters == 3 then sms = math.min(sms, 117) elseif clusters >= 4 then sms = math.min(sms, 120) end
-  local tiles = cdiv(rows, config.tile_m) * cdiv(columns, config.tile_n) * config.split_k
-  local ctas = math.min(tiles, sms)
+  local _, _, tiles, workers = model.division(problem, config)
+  local ctas = workers * config.split_k * config.cluster
   -- Over many waves the CTAs drift apart, and a last wave that is not full costs less than a whole one.
-  local waves = cdiv(tiles, sms)
-  if waves > 4 then waves = (waves + tiles / sms) / 2 end
+  local waves = cdiv(tiles, workers)
+  if waves > 4 then waves = (waves + tiles / workers) / 2 end
   local steps = cdiv(cdiv(K, config.tile_k), config.split_k)
   local depth = steps * config.tile_k * size
 
@@ -137,6 +154,10 @@ function model.cost(problem, config)
   -- One SM takes in what L2 gives it, or what its stages in flight cover of the latency.
   local flight = math.min(config.stages, steps) * stage_bytes(problem, config) / (LATENCY * machine.clock)
   local load_clocks = depth * (config.tile_m + config.tile_n) / math.min(machine.l2, flight)
+  -- A row that is no multiple of 32 bytes puts each row of a box onto two lines of L2.
+  local ragged = K * size % 32 ~= 0
+  if ragged and config.cluster == 1 then load_clocks = load_clocks * RAGGED end
+  if not ragged and config.cluster > 1 then math_clocks = math_clocks * 1.02 end
   local epilogue = config.tile_n / 64 * PIECE_CLOCKS * (config.tile_m == 64 and 1 or 1.7)
   local tile = overlap(math_clocks, load_clocks) * (1 + FEW_STAGES * math.max(0, math.min(4, steps) - config.stages))
   local clocks = waves * tile + (machine.overlapped_epilogue and 1 or waves) * epilogue
@@ -170,7 +191,7 @@ function model.complete(problem, given)
   local steps = cdiv(problem.K, config.tile_k)
   config.stages = config.stages or math.max(1, model.stages(problem, config, math.max(12, steps)))
   config.stages = math.min(config.stages, 32)
-  config.group = config.group or group(cdiv(rows, config.tile_m), cdiv(columns, config.tile_n))
+  config.group = config.group or group(cdiv(rows, config.tile_m * config.cluster), cdiv(columns, config.tile_n))
   return config
 end
 
@@ -180,18 +201,20 @@ function model.candidates(problem, limits)
   local list = {}
   local atom = 1024 // problem.dtype.bits
   for _, swap in ipairs { false, true } do
-    local rows, columns = problem.M, problem.N
-    if swap then rows, columns = columns, rows end
+    local columns = swap and problem.M or problem.N
     -- Swapping pays where it saves idle rows, and moves the long way through the epilogue otherwise.
     if swap and problem.M > 128 then break end
     for _, tile_m in ipairs { 64, 128 } do
       for tile_n = 16, math.min(256, cdiv(columns, 16) * 16), 16 do
         for units = 1, tile_m == 64 and 2 or 1 do
-          for split_k = 1, problem.M <= 128 and limits.split_k or 1 do
+          for way = 1, problem.M <= 128 and limits.split_k or limits.cluster do
+            local split_k = problem.M <= 128 and way or 1
             local config = model.complete(problem, {
               swap = swap, tile_m = tile_m, tile_n = tile_n, tile_k = atom * units, split_k = split_k, stages = 1,
+              cluster = problem.M > 128 and way or 1,
             })
-            local one_wave = cdiv(rows, tile_m) * cdiv(columns, tile_n) * split_k <= model.sms(problem)
+            local _, _, tiles, workers = model.division(problem, config)
+            local one_wave = tiles <= workers
             local most = units == 2 and 8 or 12
             if one_wave then most = math.min(most, cdiv(cdiv(problem.K, config.tile_k), split_k)) end
             config.stages = model.stages(problem, config, most)
