@@ -245,7 +245,8 @@ describe("every object", function()
     local s, t = tc.smem({ 2, 128, 64 }, "f16"), tc.tmem({ 128, 64 }, "f32")
     local r, w = tc.role { name = "r", warps = 1 }, tc.role { name = "w", warpgroups = 1 }
     local m, b = tc.axis_index "m", tc.barrier { num_barriers = 3 }
-    local objects = { k, a, s, s[0], s[m], t, r, w, tc.var(0), b, b[1], b[m], tc.cluster_barrier { collective_axes = "c" },
+    local objects = { k, a, s, s[0], s[m], t, r, w, tc.var(0), b, b[1], b[m],
+      tc.cluster_barrier { collective_axes = "c" },
       tc.union(tc.smem({ 128, 64 }, "f16"), tc.smem({ 128, 64 }, "f32")), m, m + 1, m:lt(3), tc.ds(0, 4),
       tc.ds(m, 4), tc.all, tc.f16, tc.SMEM, tc.gmem({ 1, 2 }, "f32"), tc.device(), tc.zeros({ 2 }, "f32"), tc.config }
     w(function()

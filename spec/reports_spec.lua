@@ -19,7 +19,7 @@ describe("a size", function()
     helper.recording({ grid = { 4 } }, function()
       local m = tc.axis_index(0)
       assert.matches("must be an integer >= 1, got tcmma%.scalar", refused(function() tc.smem({ m, 64 }, "f16") end))
-      assert.is_false(pcall(function() for _ = 0, m do break end end))
+      assert.is_false(pcall(function() for _ = 0, m do tc.print("x") end end))
     end)
   end)
 end)
@@ -62,7 +62,8 @@ describe("completion at the prompt", function()
   it("walks over every object without an error", function()
     helper.recording({ args = { tc.gmem({ 128, 64 }, "f16") } }, function(k, a)
       for _, object in ipairs { k, a, tc.smem({ 8, 64 }, "f16"), tc.tmem({ 128, 64 }, "f32"), tc.barrier {}, tc.var(0),
-        tc.axis_index(0), tc.full({ 128, 64 }, 0, "f32"), tc.f16, tc.SMEM, tc.device(), tc.zeros({ 2 }, "f32"), tc.config,
+        tc.axis_index(0), tc.full({ 128, 64 }, 0, "f32"), tc.f16, tc.SMEM, tc.device(), tc.zeros({ 2 }, "f32"),
+        tc.config,
         tc.all, tc } do
         local meta = getmetatable(object)
         local names = 0
@@ -84,7 +85,7 @@ end)
 
 describe("the definitions for editors", function()
   it("have every name of the module and every method, and no other", function()
-    for _, part in ipairs { "bench", "help", "npy", "safetensors" } do assert(tc[part]) end
+    require "tcmma.matmul"
     local file = assert(io.open "lua/tcmma/meta.lua")
     local text = file:read "a"
     file:close()

@@ -1,31 +1,32 @@
 --- Choosing between configurations by measuring them: tc.autotune.
 
+local arguments = require "tcmma.arguments"
 local core = require "tcmma.core"
 local bench = require "tcmma.bench"
 local documentation = require "tcmma.documentation"
 local file = require "tcmma.file"
 local json = require "tcmma.json"
 
-local options_known = {
-  by = true, cache = true, check = true, key = true, name = true, repetitions = true, rounds = true, warmup = true,
+local function is_a(kind)
+  return { function(value) return type(value) == kind end, "a " .. kind }
+end
+
+local function at_least(least)
+  return { function(value) return math.type(value) == "integer" and value >= least end,
+    ("an integer >= %d"):format(least) }
+end
+
+local options = {
+  by = { function(value) return type(value) == "string" or type(value) == "function" end,
+    "\"time\", the name of a counter, or a function of the counters" },
+  cache = is_a "boolean", check = is_a "function", key = is_a "string", name = is_a "string",
+  repetitions = at_least(1), rounds = at_least(0), warmup = at_least(0),
 }
 
 local SHORTLIST = 3 -- candidates that are measured again, in turn
 
 local function fail(text, ...)
   error("tc.autotune: " .. text:format(...), 3)
-end
-
-local function check_options(opts)
-  for key in pairs(opts) do
-    if not options_known[key] then
-      fail("unknown option '%s' (options: by, cache, check, key, name, repetitions, rounds, warmup)", tostring(key))
-    end
-  end
-  local by = opts.by
-  if by ~= nil and type(by) ~= "string" and type(by) ~= "function" then
-    fail("option 'by' must be \"time\", the name of a counter, or a function of the counters, got %s", type(by))
-  end
 end
 
 -- ---- keys -----------------------------------------------------------------------------------------------------
@@ -218,12 +219,11 @@ local function summary(entries)
 end
 
 local function autotune(candidates, build, args, opts)
-  opts = opts or {}
-  if type(candidates) ~= "table" or #candidates == 0 then fail("a list of at least one candidate expected") end
-  if type(build) ~= "function" then fail("a function that builds a candidate expected, got %s", type(build)) end
-  if type(args) ~= "table" then fail("a list of the arguments of a call expected, got %s", type(args)) end
-  if type(opts) ~= "table" then fail("options table expected, got %s", type(opts)) end
-  check_options(opts)
+  arguments.check(type(candidates) == "table", 1, "autotune", "list of candidates", candidates)
+  arguments.check(type(build) == "function", 2, "autotune", "function that builds a candidate", build)
+  arguments.check(type(args) == "table", 3, "autotune", "list of the arguments of a call", args)
+  opts = arguments.check_options(opts, 4, "autotune", options)
+  if #candidates == 0 then fail("a list of at least one candidate expected") end
   local device = device_of(args)
   local by = opts.by or (device.is_emulator and "warp_instructions" or "time")
   local entries = build_all(candidates, build)
@@ -250,8 +250,10 @@ local function autotune(candidates, build, args, opts)
 end
 
 documentation.add("tcmma", {
-  { "autotune", autotune, [[
-autotune(candidates: table[], build: function, args: tcmma.array[], opts?: AutotuneOptions) -> table, any, table
+  { "autotune", autotune, "autotune(candidates: table[], build: function, args: tcmma.array[], opts?: "
+    .. "{by?: string|function, check?: function, cache?: boolean, key?: string, name?: string, warmup?: integer, "
+    .. "repetitions?: integer, rounds?: integer}) -> table, any, table" .. [[
+
 Builds every candidate with `build(candidate)`, measures what it returns with the arguments `args`, and returns the
 best candidate, what was built for it, and a list of `{config=, cost=}` or `{config=, reason=}` in the order of the
 candidates.

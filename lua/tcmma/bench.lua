@@ -75,8 +75,9 @@ local function bench(fn, opts)
 end
 
 documentation.add("tcmma", {
-  { "bench", bench, [[
-bench(fn: function, opts?: {warmup?: integer, repetitions?: integer, device?: tcmma.device|string, quantiles?: number[]}) -> number, table
+  { "bench", bench, "bench(fn: function, opts?: {warmup?: integer, repetitions?: integer, "
+    .. "device?: tcmma.device|string, quantiles?: number[]}) -> number, table" .. [[
+
 Calls `fn` a few times without measuring (`warmup`, 3) and then `repetitions` (20) times, each call
 measured alone. The result is the median in **microseconds**, and a table: `median`, `min`, `max`,
 `mean`, `repetitions`, `times` (sorted), `quantiles` (those asked for) and `clock`.

@@ -17,8 +17,9 @@ function documentation.add(owner, list)
   end
 end
 
---- Every entry, in the order of registration.
+--- Every entry, in the order of registration; the parts in Lua add theirs when they are loaded.
 function documentation.all()
+  for _, name in ipairs(require "tcmma.parts") do require("tcmma." .. name) end
   local all = core.documentation()
   table.move(added, 1, #added, #all + 1, all)
   return all

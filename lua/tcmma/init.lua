@@ -8,8 +8,8 @@ local tc = require "tcmma.core"
 
 tc._VERSION = "tcmma scm"
 
--- Parts in Lua, loaded when first used.
-local parts = { autotune = true, bench = true, help = true, npy = true, safetensors = true }
+local parts = {}
+for _, name in ipairs(require "tcmma.parts") do parts[name] = true end
 
 setmetatable(tc, {
   __index = function(_, name)

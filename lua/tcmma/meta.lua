@@ -21,7 +21,6 @@
 ---@alias Tensormap tcmma.tensormap
 ---@alias Union tcmma.union
 ---@alias Var tcmma.var
----@alias AutotuneOptions table
 
 ---@class tcmma
 local tc = {}
@@ -212,7 +211,7 @@ function tc.async_store_tmem(dst, value) end
 ---@param candidates table[]
 ---@param build function
 ---@param args tcmma.array[]
----@param opts? AutotuneOptions
+---@param opts? {by?: string|function, check?: function, cache?: boolean, key?: string, name?: string, warmup?: integer, repetitions?: integer, rounds?: integer}
 ---@return table
 ---@return any
 ---@return table

@@ -21,7 +21,7 @@ local ptx = [[.version 8.0
 }
 ]]
 
-local function record(k, a, b, out)
+local function record(a, b, out)
   local sa, sb = tc.smem({ 2, 128, 64 }, "f16"), tc.smem({ 64, 64 }, "f16", { name = "b" })
   local acc = tc.tmem({ 128, 64 }, "f32")
   local loaded, done = tc.barrier { num_arrivals = 2 }, tc.barrier { orders_tensor_core = true }
@@ -38,11 +38,11 @@ local function record(k, a, b, out)
   return acc
 end
 
-local spec = { name = "k", args = { tc.gmem({ 128, 64 }, "f16"), tc.gmem({ "K", 64 }, "f16"), tc.gmem({ 128, 64 }, "f16") } }
+local spec = { args = { tc.gmem({ 128, 64 }, "f16"), tc.gmem({ "K", 64 }, "f16"), tc.gmem({ 128, 64 }, "f16") } }
 
 function scenarios.record()
   local k, a, b, out = tc.record { name = "k", args = spec.args, grid = { 1 } }
-  local ok, message = pcall(record, k, a, b, out)
+  local ok, message = pcall(record, a, b, out)
   if ok then
     k:ops()
     k:finish()
@@ -53,7 +53,7 @@ function scenarios.record()
 end
 
 function scenarios.kernel()
-  tc.kernel { name = "k", args = spec.args, body = function(...) record(nil, ...) end }:close()
+  tc.kernel { name = "k", args = spec.args, body = record }:close()
 end
 
 local A, B, C = tc.randn({ 128, 64 }, "f16"), tc.randn({ 64, 64 }, "f16"), tc.zeros({ 128, 64 }, "f16")
@@ -62,7 +62,7 @@ io.stdout:setvbuf "no"
 function scenarios.run()
   local k, a, b, out = tc.record { name = "k", args = spec.args, target = "sm_100a" }
   local ok, message = pcall(function()
-    local acc = record(k, a, b, out)
+    local acc = record(a, b, out)
     acc:peek { args = { A, B, C }, quiet = true }
     k:finish()
     k(A, B, C)
