@@ -8,7 +8,7 @@ local T = 128
 
 -- One role of `warps` copies, issues MMAs and waits for both; `stages` slots, refilled as soon as
 -- the MMA that read them is complete. Roleless when `warps` is nil.
-local function ring(o)
+local function matmul_ring(o)
   local K = 64 * o.steps
   return tc.kernel{
     name = "ring", grid = { 1 }, grid_names = { "x" },
@@ -98,7 +98,7 @@ describe("phases that every warp of a role sees", function()
       local name = warps == 0 and "no roles" or ("a role of %d warps"):format(warps)
       it(("%s, %d stages"):format(name, stages), function()
         local steps = stages + 4
-        local kernel = ring{ warps = warps > 0 and warps or nil, stages = stages, steps = steps }
+        local kernel = matmul_ring{ warps = warps > 0 and warps or nil, stages = stages, steps = steps }
         local a = kernels.integers({ T, 64 * steps }, tc.float16, 1)
         local b = kernels.integers({ 64 * steps, 64 }, tc.float16, 2)
         local expected = tc.reference.matmul(a, b)
@@ -128,9 +128,88 @@ describe("phases that every warp of a role sees", function()
   end
 end)
 
+-- Roles in a chain: role i takes tiles out of ring i and copies others into ring i + 1, each ring
+-- released by its consumer, in a cluster by the consumers of all CTAs.
+local function chain(o)
+  local n, count = o.steps, #o.rings
+  local cluster = o.ctas > 1
+  return tc.kernel{
+    name = "chain", cluster = { o.ctas }, cluster_names = { "cta" },
+    args = { tc.gmem({ n * 16, 64 }, tc.float16), tc.gmem({ o.ctas * count * n * 16, 64 }, tc.float16) },
+    body = function(a, out)
+      local first = tc.axis_index "cta" * count
+      local smem, full, free = {}, {}, {}
+      for i, ring in ipairs(o.rings) do
+        smem[i] = tc.smem({ ring.depth, 16, 64 }, tc.float16)
+        full[i] = tc.barrier{ num_barriers = ring.depth, num_arrivals = ring.arrives and 2 or 1 }
+        free[i] = cluster and tc.cluster_barrier{ collective_axes = "cta", num_barriers = ring.depth }
+          or tc.barrier{ num_barriers = ring.depth }
+      end
+      local function produce(i, k)
+        local ring, slot = o.rings[i], k % o.rings[i].depth
+        tc.when(k:ge(ring.depth), function() tc.barrier_wait(free[i][slot]) end)
+        tc.copy_gmem_to_smem(a:tile({ k, 0 }, { 16, 64 }), smem[i][slot], full[i][slot],
+          { collective_axes = cluster and "cta" or nil })
+        if ring.arrives then tc.barrier_arrive(full[i][slot]) end
+      end
+      local function consume(i, k)
+        local slot, to = k % o.rings[i].depth, out:tile({ (first + (i - 1)) * n + k, 0 }, { 16, 64 })
+        tc.barrier_wait(full[i][slot])
+        if o.rings[i].fragments then
+          to:store(smem[i][slot]:load())
+        else
+          tc.copy_smem_to_gmem(smem[i][slot], to)
+          tc.wait_smem_to_gmem(0, { wait_read_only = true })
+        end
+        tc.barrier_arrive(free[i][slot])
+      end
+      for i = 0, count do
+        local ring = o.rings[i] or o.first
+        local role = ring.fragments and tc.role{ name = "role" .. i, warpgroups = 1 }
+          or tc.role{ name = "role" .. i, warps = ring.warps }
+        role(function()
+          tc.range(n, function(k)
+            if i > 0 and ring.consumes_first then consume(i, k) end
+            if i < count then produce(i + 1, k) end
+            if i > 0 and not ring.consumes_first then consume(i, k) end
+          end)
+        end)
+      end
+    end,
+  }
+end
+
+describe("chains of roles", function()
+  local state = 12345
+  local function random(low, high)
+    state = (state * 1103515245 + 12345) % 2147483648
+    return low + state // 65536 % (high - low + 1)
+  end
+  for number = 1, 24 do
+    local o = { steps = random(3, 9), ctas = random(1, 2), first = { warps = random(1, 4) }, rings = {} }
+    local title = ("%d: %d steps, %d CTAs, %d"):format(number, o.steps, o.ctas, o.first.warps)
+    for i = 1, random(1, 3) do
+      o.rings[i] = { depth = random(1, 3), warps = random(1, 4), fragments = random(1, 3) == 1,
+        consumes_first = random(0, 1) == 1, arrives = random(1, 3) == 1 }
+      title = title .. (" - %d slots - %d"):format(o.rings[i].depth, o.rings[i].fragments and 4 or o.rings[i].warps)
+    end
+    local target = random(0, 1) == 0 and "sm_90a" or "sm_100a"
+    it(title .. " warps, " .. target, function()
+      local kernel, a = chain(o), kernels.integers({ o.steps * 16, 64 }, tc.float16, number)
+      local rows, expected = o.ctas * #o.rings * o.steps * 16, a:totable()
+      for _, mode in ipairs(modes) do
+        local out = tc.zeros({ rows, 64 }, tc.float16)
+        kernels.run(kernel, options(mode, target), a, out)
+        local got = out:totable()
+        for r = 1, rows do assert.are.same(expected[(r - 1) % (o.steps * 16) + 1], got[r]) end
+      end
+    end)
+  end
+end)
+
 describe("a role barrier for phases", function()
   it("stands once in each step, before the copies", function()
-    local text = ring{ stages = 3, steps = 8 }:ptx{ target = "sm_100a" }
+    local text = matmul_ring{ stages = 3, steps = 8 }:ptx{ target = "sm_100a" }
     assert.are.equal(1, barriers(text, "main"))
   end)
 
@@ -142,7 +221,7 @@ describe("a role barrier for phases", function()
   end)
 
   it("costs roles of one warp nothing", function()
-    local text = ring{ warps = 1, stages = 3, steps = 8 }:ptx{ target = "sm_100a" }
+    local text = matmul_ring{ warps = 1, stages = 3, steps = 8 }:ptx{ target = "sm_100a" }
     assert.is_nil(text:find "bar%.sync %d+, 32;")
     assert.are.equal(0, barriers(text, "work"))
   end)
