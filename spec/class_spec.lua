@@ -9,7 +9,8 @@ local function refused(body, pattern)
    local fine, message = pcall(function()
       return tc.kernel {
          name = "refused", target = "sm_90a", grid = { 1 }, grid_names = { "x" }, body = body,
-         args = { tc.gmem({ 128, 64 }, tc.float16), tc.gmem({ 64, 128 }, tc.float16), tc.gmem({ 128, 128 }, tc.float32) },
+         args = { tc.gmem({ 128, 64 }, tc.float16), tc.gmem({ 64, 128 }, tc.float16),
+            tc.gmem({ 128, 128 }, tc.float32) },
       }:ptx { target = "sm_90a" }
    end)
    assert.is_false(fine)
@@ -405,8 +406,10 @@ describe("A in tensor memory", function()
                name = "copied", target = "sm_90a", grid = { 1 }, grid_names = { "x" },
                args = { tc.gmem({ 128, 128 }, dtype), tc.gmem({ 64, 128 }, dtype), tc.gmem({ 128, 64 }, acc_dtype) },
                body = function(a, b, out)
-                  local a_smem, b_smem = tc.smem({ 128, 128 }, dtype, { swizzle = swizzle }), tc.smem({ 64, 128 }, dtype)
-                  local left, acc = tc.tmem({ 128, 128 }, dtype, { packed = true }), tc.tmem({ 128, 64 }, acc_dtype)
+                  local a_smem = tc.smem({ 128, 128 }, dtype, { swizzle = swizzle })
+                  local b_smem = tc.smem({ 64, 128 }, dtype)
+                  local left = tc.tmem({ 128, 128 }, dtype, { packed = true })
+                  local acc = tc.tmem({ 128, 64 }, acc_dtype)
                   local loaded, done = tc.barrier { num_arrivals = 2 }, tc.barrier { orders_tensor_core = true }
                   tc.copy_gmem_to_smem(a, a_smem, loaded)
                   tc.copy_gmem_to_smem(b, b_smem, loaded)

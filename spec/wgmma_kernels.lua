@@ -177,7 +177,8 @@ function M.check(options, run)
    if bias then arrays[4] = bias end
    run = run or { target = "sm_90a" }
    kernels.run(kernel, run, table.unpack(arrays))
-   local expected = tc.reference.matmul(a, b, { transpose_a = o.a_transposed, transpose_b = o.b_transposed, bias = bias })
+   local expected = tc.reference.matmul(a, b,
+      { transpose_a = o.a_transposed, transpose_b = o.b_transposed, bias = bias })
    assert.are.equal(0, (tc.max_error(out, expected)), describe(options))
    return kernel
 end
