@@ -1,5 +1,5 @@
 -- A role of several warps is one thread to its user: its leader may not complete a phase whose
--- predecessor another of its warps has not seen yet (DESIGN 5.5). Kernels that need that, in the
+-- predecessor another of its warps has not seen yet (docs/semantics.md 5). Kernels that need that, in the
 -- emulator's three modes; random mode lets the leader run ahead.
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"

@@ -1,4 +1,4 @@
-/* Arguments of cuTensorMapEncodeTiled (isa.md 8.1): wrong ones would be refused by the driver
+/* Arguments of cuTensorMapEncodeTiled (docs/isa.md 8.1): wrong ones would be refused by the driver
  * with a bare number. */
 #include "tc.h"
 

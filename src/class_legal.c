@@ -1,5 +1,5 @@
 /*
- * What a class may do (DESIGN 5.8, rules a to f).  A refusal names the op, its
+ * What a class may do (docs/semantics.md 8, rules a to f).  A refusal names the op, its
  * line, the rule and the nearest form that would run.
  */
 #include "classes.h"

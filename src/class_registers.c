@@ -1,6 +1,6 @@
 /*
  * Registers of classes: whether tensor memory fits in what a thread can have (rule c
- * of DESIGN 5.8), and how setmaxnreg moves registers from the roles that only issue
+ * of docs/semantics.md 8), and how setmaxnreg moves registers from the roles that only issue
  * copies to those that hold accumulators.
  */
 #include "classes.h"
@@ -207,13 +207,13 @@ void tc_class_registers(struct compilation *c)
 	struct pool p = pool_of(c);
 
 	for (int i = 0; i < c->role_count; i++) {
-		const struct class_plan *class = c->roles[i].class;
+		struct class_plan *class = c->roles[i].class;
 		struct widest w = {class, 0};
 		int words, most;
 
 		if (!class)
 			continue;
-		words = class_words(c, class);
+		words = class->words = class_words(c, class);
 		most = p.given ? MOST_REGISTERS
 			       : most_registers(&p, class->clones, LEAST_REGISTERS);
 		check_words(c, class, words, most);

@@ -1,5 +1,5 @@
 /*
- * Which roles run as one program (DESIGN 5.8): those that write or read the same
+ * Which roles run as one program (docs/semantics.md 8): those that write or read the same
  * tensor memory.  The rules are in class_legal.c, what follows from the merged
  * order in class_flow.c.
  */

@@ -18,7 +18,7 @@
 
 #include "tc.h"
 
-/* ---- layout.c: the image of an SMEM allocation (DESIGN 5.9) ----------------------- */
+/* ---- layout.c: the image of an SMEM allocation (docs/semantics.md 9) ----------------------- */
 
 /*
  * A tile is the last two axes (R rows, C columns); further axes count tiles.

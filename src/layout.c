@@ -1,4 +1,4 @@
-/* The image of an SMEM allocation: panels, rows, swizzle (isa.md 3; DESIGN 5.9). */
+/* The image of an SMEM allocation: panels, rows, swizzle (docs/isa.md 3; docs/semantics.md 9). */
 #include "compile.h"
 
 /* Six-bit elements stand in bytes: TMA and the MMA units know no tighter form. */

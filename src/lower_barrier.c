@@ -1,4 +1,4 @@
-/* mbarriers: phases (DESIGN 5.5), arrivals (5.4) and what they order (5.6). */
+/* mbarriers: phases (docs/semantics.md 5), arrivals (4) and what they order (6). */
 #include "compile.h"
 
 struct maddr tc_low_barrier(struct low *l, const struct barrier_ref *b)

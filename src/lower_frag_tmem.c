@@ -1,5 +1,5 @@
 /*
- * TMEM tiles (isa.md 4 and 5.1): 128 rows by tcgen05.ld.32x32b, a lane a thread;
+ * TMEM tiles (docs/isa.md 4 and 5.1): 128 rows by tcgen05.ld.32x32b, a lane a thread;
  * 64 rows, in 16 lanes of each warp's window, by the 16-lane shapes, which give
  * wgmma's D layout.
  */

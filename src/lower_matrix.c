@@ -1,7 +1,7 @@
 /*
  * Tiles between SMEM and registers in wgmma's layouts by stmatrix and ldmatrix: four
  * matrices of 8 rows of 16 bytes an instruction, a row for each lane's address
- * (isa.md 9.4).  Matrix i of the four has rows 8 * (i % 2) of the warp's 16, and is
+ * (docs/isa.md 9.4).  Matrix i of the four has rows 8 * (i % 2) of the warp's 16, and is
  * chunk i / 2 of 16 bytes along them.
  */
 #include "lower_wgmma.h"

@@ -1,5 +1,5 @@
 /*
- * tcgen05: MMA, commit, and the tensor memory's fences (isa.md 2-5).
+ * tcgen05: MMA, commit, and the tensor memory's fences (docs/isa.md 2-5).
  * One instruction computes M x N x 16 (16-bit operands); K is walked by moving
  * the descriptors' start addresses, N above 256 by several accumulator slices.
  */
@@ -96,7 +96,7 @@ static struct mreg moved(struct low *l, const struct operand *o, int64_t bytes)
 
 /* ---- MMA ---------------------------------------------------------------------------------- */
 
-/* Kinds that are lowered; codes of the instruction descriptor (isa.md 2.4). */
+/* Kinds that are lowered; codes of the instruction descriptor (docs/isa.md 2.4). */
 static const struct kind {
 	enum dtype operand;
 	const char *name;

@@ -1,5 +1,5 @@
 /*
- * Phases that every warp of a role sees (DESIGN 5.5).
+ * Phases that every warp of a role sees (docs/semantics.md 5).
  *
  * Each warp waits for itself, with a bit of parity.  The leader alone issues copies, MMAs and
  * commits; their arrivals may complete a barrier's next phase, at once or by freeing another role

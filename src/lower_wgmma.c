@@ -1,6 +1,6 @@
 /*
- * wgmma: MMA whose accumulators are registers of the role's clones (DESIGN 5.8,
- * isa.md 7).  An mma is one commit group.  The arrival on its barrier is made
+ * wgmma: MMA whose accumulators are registers of the role's clones (docs/semantics.md 8,
+ * docs/isa.md 7).  An mma is one commit group.  The arrival on its barrier is made
  * after the next one's commit, when wait_group 1 has seen the group complete, or
  * by a wait that would block, or where everything is waited for.
  */

@@ -1,5 +1,5 @@
 /*
- * Descriptors of wgmma's operands in SMEM (isa.md 3): high word constant, low word
+ * Descriptors of wgmma's operands in SMEM (docs/isa.md 3): high word constant, low word
  * the address; steps are added to the whole.
  */
 #include "lower_wgmma.h"

@@ -136,7 +136,7 @@ static void use_operands(struct kern *k, const struct op *o)
 
 /* ---- legality ------------------------------------------------------------ */
 
-/* DESIGN 5.2: whose is the var? */
+/* docs/semantics.md 2: whose is the var? */
 static void check_var_owner(struct kern *k, const struct var *v, bool set)
 {
 	const struct role *here = k->current->role;
@@ -381,7 +381,7 @@ static struct val *result_val(const struct op *o)
 	return o->kind == OP_LOAD_SCALAR ? o->u.load_scalar.result : NULL;
 }
 
-/* At most 128 registers a thread (DESIGN 5.7). */
+/* At most 128 registers a thread (docs/semantics.md 7). */
 static void check_registers(struct kern *k, const struct frag *f)
 {
 	const struct role *role = k->current->role;

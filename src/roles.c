@@ -1,6 +1,6 @@
 /*
  * The two tables of the compiler: who runs what (roles), and who arrives on what
- * (barriers); DESIGN 5.1-5.5.
+ * (barriers); docs/semantics.md 1-5.
  */
 #include <string.h>
 

@@ -203,7 +203,7 @@ struct dim {
 
 enum tmem_layout {
 	TML_DEFAULT,   /* row = lane; one element, or 32/bits of them, a column */
-	TML_HALF_LANE, /* 64 rows, one CTA: layout F of isa.md 4 */
+	TML_HALF_LANE, /* 64 rows, one CTA: layout F of docs/isa.md 4 */
 	TML_M64_COLLECTIVE,
 	TML_SCALES,
 	TML_B_SCALES_M64_COLLECTIVE,
@@ -628,6 +628,8 @@ int tc_cluster_stride(const struct kern *k, int axis);    /* between ranks */
 uint32_t tc_cluster_line(const struct kern *k, unsigned axes);
 /* CTAs that an arrival reaches, and from which as many come; 1: its own. */
 int tc_cluster_peers(const struct kern *k, const unsigned *group, int count);
+/* The value is computed from this CTA's index along one of the axes. */
+bool tc_val_along(struct kern *k, const struct val *v, unsigned axes);
 const char *tc_axes_text(struct kern *k, unsigned axes); /* "x", {"y", "x"} */
 /* A multicast tile in `columns` times `rows` pieces, one for each CTA; false: it does not fall
  * apart. */

@@ -7,6 +7,8 @@
  *   A predicate is one uint32_t lane mask.
  *   A warp's lanes are partitioned into splits; a split is what is scheduled.
  *   An execute function writes only the lanes of the mask it is given.
+ *
+ * Section numbers in the comments of this folder, such as (9.1), are those of docs/isa.md.
  */
 #ifndef TCMMA_EMU_MACHINE_H
 #define TCMMA_EMU_MACHINE_H

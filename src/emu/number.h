@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A binary format of at most 8 bits (isa.md 10). */
+/* A binary format of at most 8 bits (docs/isa.md 10). */
 struct emu_minifloat {
 	int exponent_bits, mantissa_bits, bias;
 	bool has_infinity; /* e5m2: all ones in the exponent as in IEEE */
