@@ -66,8 +66,6 @@ describe("Tensor memory", function()
       end)
    build_refuses("that is collective has no code yet", "Collective TMEM (cta_group::2) is not supported yet.",
       { cluster = { 2 }, cluster_names = { "x" } }, function() tc.tmem({ 128, 64 }, tc.f32, { collective = true }) end)
-   build_refuses("is not on every target yet", "TMEM on sm_90a is not supported yet.", { target = "sm_90a" },
-      function() tc.tmem({ 128, 64 }, tc.f32) end)
 end)
 
 -- A matmul of one tile; change.NAME is called instead of the part of that name.

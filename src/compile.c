@@ -63,7 +63,8 @@ static void finish(struct compilation *c, struct strbuf *text)
 	p->info.tmem_columns = c->tmem_columns;
 	p->info.barrier_count = c->kern->barriers.count;
 	for (int i = 0; i < c->role_count; i++)
-		p->info.named_barriers += c->roles[i].named_barrier > 0;
+		if (c->roles[i].class_barrier > p->info.named_barriers)
+			p->info.named_barriers = c->roles[i].class_barrier;
 	tc_dump_roles(&info, c);
 	tc_dump_place(&info, c);
 	p->info.text = tc_arena_strdup(c->arena, info.text ? info.text : "");

@@ -1,7 +1,7 @@
 /* The compiler's tables as text: k:dump and k:info. */
 #include <stdio.h>
 
-#include "compile.h"
+#include "classes.h"
 
 static const char *const arrival_names[] = {[ARRIVAL_COPY] = "copy",
 					    [ARRIVAL_MMA] = "mma",
@@ -18,12 +18,15 @@ void tc_dump_roles(struct strbuf *b, const struct compilation *c)
 		if (r->warps == 1)
 			tc_printf(b, "warp %d", r->first_warp);
 		else
-			tc_printf(b, "warps %d-%d", r->first_warp, r->first_warp + r->warps - 1);
+			tc_printf(b, "warps %d-%d", r->first_warp,
+				  r->first_warp + r->warps * r->clones - 1);
 		tc_printf(b, ", class %d, clones %d, leader: a lane of warp %d", r->class_id,
 			  r->clones, r->first_warp);
 		if (r->named_barrier)
 			tc_printf(b, ", named barrier %d of %d threads", r->named_barrier,
 				  r->threads);
+		if (r->class)
+			tc_printf(b, ", tensor memory in %d registers of each", r->class->words);
 		tc_printf(b, ", phase words %d", r->parity_words);
 		if (r->max_registers)
 			tc_printf(b, ", registers %d", r->max_registers);
@@ -42,7 +45,8 @@ void tc_dump_roles(struct strbuf *b, const struct compilation *c)
 			tc_printf(b, " x %d CTAs",
 				  tc_cluster_peers(c->kern, p->barrier->cluster_group,
 						   p->barrier->cluster_groups));
-		tc_puts(b, ")\n");
+		tc_puts(b,
+			p->elided ? "), no mbarrier: the class waits for its own MMAs\n" : ")\n");
 		for (int j = 0; j < p->source_count; j++)
 			tc_printf(b, "    %s at line %d in role %s\n",
 				  arrival_names[p->sources[j].kind], p->sources[j].op->pos.line,
