@@ -115,17 +115,15 @@ class Gpu:
         b.synchronize()
         return a.elapsed_time(b)
 
-    def quick(self, f, least_ms=0.5):
+    def quick(self, calls, least_ms=0.5):
         """Microseconds of a call, roughly: for choosing between configurations."""
-        f()
-        self.torch.cuda.synchronize()
-        one = max(self.event_ms(f), 1e-3)
-        n = max(1, min(30, int(least_ms / one)))
+        g = self.graph(calls)
+        n = max(1, min(20, int(least_ms / max(self.event_ms(g.replay), 1e-3))))
 
         def several():
             for _ in range(n):
-                f()
-        return min(self.event_ms(several) for _ in range(3)) * 1e3 / n
+                g.replay()
+        return min(self.event_ms(several) for _ in range(3)) * 1e3 / (n * len(calls))
 
     def graph(self, calls):
         t = self.torch
@@ -224,7 +222,7 @@ def choose(gpu, plans, sets, want, results, limit, order=("a", "b", "out")):
             if not error < limit:
                 results.note(f"WRONG: {plan}: relative error {error:.2e}")
                 continue
-            good.append((gpu.quick(calls[0]), plan, calls))
+            good.append((gpu.quick(calls), plan, calls))
         except Exception as e:
             results.note(f"{plan}: {type(e).__name__}: {e}")
     good.sort(key=lambda x: x[0])
@@ -274,15 +272,15 @@ def measure_matmul(gpu, dtype, plans, peers, options, results, time_left):
                 f()
                 t.cuda.synchronize()
                 if gpu.error(s["out"], want) < 2e-2:
-                    tried.append((gpu.quick(f), config))
+                    calls = [peer.launcher(config, x["a"], x["b"], x["out"], gpu.sms) for x in sets]
+                    tried.append((gpu.quick(calls), config, calls))
             except Exception as e:
                 text = str(e).replace("\n", " ")
                 if "out of resource" not in text:
                     results.note(f"{peer.name} {M}x{N}x{K} {config}: {type(e).__name__}: {text[:120]}")
-        for i, (_, config) in enumerate(sorted(tried)[:2]):
-            name = f"{peer.name}{i}"
-            contenders[name] = [peer.launcher(config, x["a"], x["b"], x["out"], gpu.sms) for x in sets]
-            named[name] = peer.text(config)
+        tried.sort(key=lambda x: x[0])
+        for i, (_, config, calls) in enumerate(tried[:2]):
+            contenders[f"{peer.name}{i}"], named[f"{peer.name}{i}"] = calls, peer.text(config)
     times, refused = gpu.measure(contenders, 5 if M * N * K > 4e11 else 7, time_left)
     for name, why in refused.items():
         results.note(f"{M}x{N}x{K} {name}: {why}")
