@@ -202,6 +202,43 @@ describe("tc.cluster_ref", function()
 end)
 
 describe("multicast copies refuse", function()
+  local pair = { args = { tc.gmem({ 256, 64 }, tc.float16) }, cluster = { 2 }, cluster_names = { "x" } }
+  local differing = { src = { true, false, false }, dst = { false, true, false },
+    ["the barrier"] = { false, false, true } }
+  for what, index in pairs(differing) do
+    helper.refuses(what .. " that differs among the CTAs",
+      "The CTAs along \"x\" load one tile together, but " .. what .. " differs among them.", function(a)
+        local smem, loaded = tc.smem({ 2, 64, 64 }, tc.float16), tc.barrier{ num_barriers = 2 }
+        local x = tc.axis_index "x"
+        local function copy(n)
+          return function()
+            tc.copy_gmem_to_smem(a:tile({ n[1] and x + 1 or 0, 0 }, { 64, 64 }), smem[n[2] and x or 0],
+              loaded[n[3] and x or 0], { collective_axes = "x" })
+          end
+        end
+        return copy(index), copy{}
+      end, pair)
+  end
+
+  local function only_some(decide)
+    return function(a)
+      local smem, loaded = tc.smem({ 64, 64 }, tc.float16), tc.barrier{}
+      decide(tc.axis_index "x", function()
+        tc.copy_gmem_to_smem(a:tile({ 0, 0 }, { 64, 64 }), smem, loaded, { collective_axes = "x" })
+        tc.barrier_wait(loaded)
+      end)
+    end
+  end
+  local condition = "Every CTA along \"x\" has to make this multicast copy, but whether or how often it is made "
+    .. "depends on the index along it."
+  helper.build_refuses("a copy that some CTAs make", condition, pair,
+    only_some(function(x, copy) tc.when(x:eq(0), copy) end))
+  helper.build_refuses("a copy that some CTAs make more often", condition, pair,
+    only_some(function(x, copy) tc.range(x + 1, copy) end))
+  helper.builds("nothing that other axes decide",
+    { args = pair.args, cluster = { 2, 2 }, cluster_names = { "y", "x" } },
+    only_some(function(_, copy) tc.when(tc.axis_index("y"):eq(0), copy) end))
+
   local function release(make)
     return function(a)
       local smem, loaded, freed = tc.smem({ 2, 64, 64 }, tc.float16), tc.barrier{ num_barriers = 2 }, make()

@@ -210,6 +210,25 @@ static void check_cut(struct kern *k, const struct ref *dst, int ctas)
 			      tc_shape_text(k, dst), tc_integer_text(k, ctas));
 }
 
+static void check_same(struct kern *k, const struct copy_op *c, const char *what,
+		       const struct val *v)
+{
+	if (tc_val_along(k, v, c->collective_axes))
+		tc_documented(&k->err, COPY_COLLECTIVE_DIFFERS, "",
+			      tc_axes_text(k, c->collective_axes), what);
+}
+
+/* A multicast writes the same tile to the same place of every CTA. */
+static void check_multicast(struct kern *k, const struct copy_op *c)
+{
+	check_cut(k, c->dst, tc_cluster_size(k, c->collective_axes));
+	for (int i = 0; i < c->src->alloc->rank; i++)
+		check_same(k, c, "src", c->src->start[i]);
+	for (int i = 0; i < c->dst->alloc->rank; i++)
+		check_same(k, c, "dst", c->dst->start[i]);
+	check_same(k, c, "the barrier", c->barrier.index);
+}
+
 static void check_collective(struct kern *k, const struct copy_op *c)
 {
 	int64_t size = tc_cluster_size(k, ~0u);
@@ -264,7 +283,7 @@ void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c)
 	tc_check_single_barrier(k, &c->barrier);
 	check_tma(k, c->src, c->dst);
 	if (c->collective_axes && !c->partitioned)
-		check_cut(k, c->dst, tc_cluster_size(k, c->collective_axes));
+		check_multicast(k, c);
 	if (c->leader_tracked)
 		tc_documented(&k->err, NOT_SUPPORTED, "",
 			      "tc.copy_gmem_to_smem with leader_tracked (cta_group::2)");

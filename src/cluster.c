@@ -66,6 +66,29 @@ const char *tc_axes_text(struct kern *k, unsigned axes)
 	return n > 1 ? tc_arena_printf(&k->arena, "{%s}", text) : text;
 }
 
+/* ---- what differs among CTAs ------------------------------------------------------------------
+ */
+
+static bool depends(const struct kern *k, const struct val *v, unsigned axes, bool *seen)
+{
+	if (!v || seen[v->id])
+		return false;
+	seen[v->id] = true;
+	if (v->kind == VAL_AXIS)
+		return v->axis >= k->grid_rank && axes >> (v->axis - k->grid_rank) & 1;
+	for (int i = 0; i < 3; i++)
+		if (depends(k, v->arg[i], axes, seen))
+			return true;
+	return false;
+}
+
+bool tc_val_along(struct kern *k, const struct val *v, unsigned axes)
+{
+	if (!v)
+		return false;
+	return depends(k, v, axes, tc_arena_alloc(&k->arena, (size_t)k->val_count + 1));
+}
+
 /* ---- multicast copies ------------------------------------------------------------------------ */
 
 static int common_divisor(int64_t a, int64_t b)

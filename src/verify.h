@@ -1,4 +1,4 @@
-/* Shared by verify.c and verify_barrier.c. */
+/* Shared by verify*.c. */
 #ifndef TCMMA_VERIFY_H
 #define TCMMA_VERIFY_H
 
@@ -24,6 +24,21 @@ struct site {
 	const struct role *role;
 	struct times times;
 };
+/* The ops that synchronise, in program order. */
+struct sites {
+	struct kern *kern;
+	int count, capacity;
+	struct site *item;
+};
+/* The barrier on which an op arrives, or waits; NULL: none. */
+const struct barrier *tc_site_arrives(const struct op *o);
+const struct barrier *tc_site_waits(const struct op *o);
+/* True when b can come after a: later in the text, or around a common loop. */
+bool tc_may_follow(const struct site *a, const struct site *b);
+const char *tc_barrier_text(struct kern *k, const struct barrier *b);
+/* verify_multicast.c */
+void tc_verify_multicast(const struct sites *s);
+
 /* Calls fn for every op, in program order. */
 void tc_verify_walk(struct kern *k, void (*fn)(void *arg, const struct site *site), void *arg);
 

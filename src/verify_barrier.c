@@ -4,12 +4,6 @@
  */
 #include "verify.h"
 
-struct sites {
-	struct kern *kern;
-	int count, capacity;
-	struct site *item;
-};
-
 static const struct barrier_ref *barrier_of(const struct op *o)
 {
 	switch (o->kind) {
@@ -27,15 +21,14 @@ static const struct barrier_ref *barrier_of(const struct op *o)
 	}
 }
 
-/* The barrier on which an op arrives, NULL: none. */
-static const struct barrier *arrives_on(const struct op *o)
+const struct barrier *tc_site_arrives(const struct op *o)
 {
 	const struct barrier_ref *b = barrier_of(o);
 
 	return b && o->kind != OP_BARRIER_WAIT ? b->barrier : NULL;
 }
 
-static const struct barrier *waits_on(const struct op *o)
+const struct barrier *tc_site_waits(const struct op *o)
 {
 	return o->kind == OP_BARRIER_WAIT ? o->u.wait.barrier.barrier : NULL;
 }
@@ -53,8 +46,9 @@ static void collect(void *arg, const struct site *site)
 	struct sites *s = arg;
 	const struct op *o = site->op;
 
-	if (!arrives_on(o) && !waits_on(o) && o->kind != OP_MMA && o->kind != OP_ASYNC_LOAD_TMEM &&
-	    o->kind != OP_ASYNC_STORE_TMEM && o->kind != OP_ASYNC_COPY_SMEM_TO_TMEM)
+	if (!tc_site_arrives(o) && !tc_site_waits(o) && o->kind != OP_MMA &&
+	    o->kind != OP_ASYNC_LOAD_TMEM && o->kind != OP_ASYNC_STORE_TMEM &&
+	    o->kind != OP_ASYNC_COPY_SMEM_TO_TMEM)
 		return;
 	if (s->count == s->capacity) {
 		int capacity = s->capacity ? 2 * s->capacity : 64;
@@ -73,7 +67,7 @@ static void collect(void *arg, const struct site *site)
 	s->count++;
 }
 
-static const char *barrier_text(struct kern *k, const struct barrier *b)
+const char *tc_barrier_text(struct kern *k, const struct barrier *b)
 {
 	if (b->name)
 		return tc_arena_printf(&k->arena, "barrier \"%s\" (%s)", b->name,
@@ -163,7 +157,7 @@ static struct count count_arrivals(const struct sites *s, const struct barrier *
 	struct count c = {.comparable = true};
 
 	for (int i = 0; i < s->count; i++)
-		if (arrives_on(s->item[i].op) == b)
+		if (tc_site_arrives(s->item[i].op) == b)
 			add(&c, &s->item[i]);
 	return c;
 }
@@ -171,7 +165,8 @@ static struct count count_arrivals(const struct sites *s, const struct barrier *
 static bool only_copies(const struct sites *s, const struct barrier *b)
 {
 	for (int i = 0; i < s->count; i++)
-		if (arrives_on(s->item[i].op) == b && s->item[i].op->kind != OP_COPY_GMEM_TO_SMEM)
+		if (tc_site_arrives(s->item[i].op) == b &&
+		    s->item[i].op->kind != OP_COPY_GMEM_TO_SMEM)
 			return false;
 	return true;
 }
@@ -200,7 +195,7 @@ static void check_role_counts(struct sites *s, const struct barrier *b, const st
 	for (int i = 0; i < s->count; i++) {
 		const struct site *w = &s->item[i];
 
-		if (waits_on(w->op) != b || w->role != role)
+		if (tc_site_waits(w->op) != b || w->role != role)
 			continue;
 		if (w->op->u.wait.parity)
 			return;
@@ -211,7 +206,7 @@ static void check_role_counts(struct sites *s, const struct barrier *b, const st
 	    !same_loops(arrivals->loops, waits.loops))
 		return;
 	if (arrivals->most < b->num_arrivals * waits.least)
-		tc_documented_at(&k->err, first->pos, TOO_FEW_ARRIVALS, "", barrier_text(k, b),
+		tc_documented_at(&k->err, first->pos, TOO_FEW_ARRIVALS, "", tc_barrier_text(k, b),
 				 tc_integer_text(k, b->num_arrivals),
 				 count_text(k, arrivals, &waits));
 	if (!arrivals->one_slot || !waits.one_slot || !same_index(arrivals->index, waits.index))
@@ -220,7 +215,7 @@ static void check_role_counts(struct sites *s, const struct barrier *b, const st
 	if (left >
 	    (arrivals->loops->loops || only_copies(s, b) ? 0 : b->num_arrivals * b->num_barriers))
 		tc_documented_at(&k->err, arrivals->last->pos, TOO_MANY_ARRIVALS, "",
-				 barrier_text(k, b), tc_integer_text(k, b->num_arrivals),
+				 tc_barrier_text(k, b), tc_integer_text(k, b->num_arrivals),
 				 count_text(k, arrivals, &waits));
 }
 
@@ -231,7 +226,7 @@ static void check_parity_forms(struct sites *s, const struct barrier *b, const s
 	for (int i = 0; i < s->count; i++) {
 		const struct site *w = &s->item[i];
 
-		if (waits_on(w->op) != b || w->role != role)
+		if (tc_site_waits(w->op) != b || w->role != role)
 			continue;
 		*(w->op->u.wait.parity ? &with : &without) = w->op;
 	}
@@ -242,7 +237,7 @@ static void check_parity_forms(struct sites *s, const struct barrier *b, const s
 static const struct op *first_wait(const struct sites *s, const struct barrier *b)
 {
 	for (int i = 0; i < s->count; i++)
-		if (waits_on(s->item[i].op) == b)
+		if (tc_site_waits(s->item[i].op) == b)
 			return s->item[i].op;
 	return NULL;
 }
@@ -254,11 +249,12 @@ static void check_barrier(struct sites *s, const struct barrier *b)
 	const struct op *wait = first_wait(s, b);
 
 	if (wait && !arrivals.sites)
-		tc_documented_at(&k->err, wait->pos, NOBODY_ARRIVES, "", barrier_text(k, b));
+		tc_documented_at(&k->err, wait->pos, NOBODY_ARRIVES, "", tc_barrier_text(k, b));
 	for (int i = 0; i < s->count && !wait; i++)
-		if (arrives_on(s->item[i].op) == b && s->item[i].op->kind == OP_COPY_GMEM_TO_SMEM)
+		if (tc_site_arrives(s->item[i].op) == b &&
+		    s->item[i].op->kind == OP_COPY_GMEM_TO_SMEM)
 			tc_documented_at(&k->err, s->item[i].op->pos, COPY_NOT_AWAITED, "",
-					 barrier_text(k, b));
+					 tc_barrier_text(k, b));
 	for (int i = 0; i < k->roles.count && wait; i++) {
 		check_parity_forms(s, b, k->roles.item[i]);
 		check_role_counts(s, b, k->roles.item[i], &arrivals);
@@ -270,7 +266,7 @@ static void check_barrier(struct sites *s, const struct barrier *b)
 /* An unconditional wait for a phase that does not complete stops its role there. */
 static bool stops(const struct op *o, const struct times *t)
 {
-	return waits_on(o) && !o->u.wait.parity && !t->maybe && t->constant > 0;
+	return tc_site_waits(o) && !o->u.wait.parity && !t->maybe && t->constant > 0;
 }
 
 /* Arrivals that are made although every wait in `blocked` stops its role. */
@@ -283,7 +279,7 @@ static int64_t reachable_arrivals(const struct sites *s, const bool *blocked,
 		const struct site *a = &s->item[i];
 		bool reached = true;
 
-		if (arrives_on(a->op) != b)
+		if (tc_site_arrives(a->op) != b)
 			continue;
 		for (int j = 0; j < i && reached; j++)
 			reached = !blocked[j] || s->item[j].role != a->role;
@@ -301,7 +297,7 @@ static bool unblock(const struct sites *s, bool *blocked, const struct barrier *
 	if (reachable_arrivals(s, blocked, b) < b->num_arrivals)
 		return false;
 	for (int i = 0; i < s->count; i++)
-		if (blocked[i] && waits_on(s->item[i].op) == b) {
+		if (blocked[i] && tc_site_waits(s->item[i].op) == b) {
 			blocked[i] = false;
 			changed = true;
 		}
@@ -327,7 +323,7 @@ static void check_cycles(struct sites *s)
 			changed = unblock(s, blocked, k->barriers.item[i]) || changed;
 	}
 	for (int i = 0; i < s->count; i++) {
-		const struct barrier *b = waits_on(s->item[i].op);
+		const struct barrier *b = tc_site_waits(s->item[i].op);
 		int64_t all;
 
 		if (!blocked[i])
@@ -335,16 +331,16 @@ static void check_cycles(struct sites *s)
 		all = reachable_arrivals(s, none, b);
 		if (all < b->num_arrivals)
 			tc_documented_at(&k->err, s->item[i].op->pos, TOO_FEW_ARRIVALS, "",
-					 barrier_text(k, b), tc_integer_text(k, b->num_arrivals),
+					 tc_barrier_text(k, b), tc_integer_text(k, b->num_arrivals),
 					 tc_integer_text(k, all));
-		tc_documented_at(&k->err, s->item[i].op->pos, WAIT_CYCLE, "", barrier_text(k, b));
+		tc_documented_at(&k->err, s->item[i].op->pos, WAIT_CYCLE, "",
+				 tc_barrier_text(k, b));
 	}
 }
 
 /* ---- accumulators --------------------------------------------------------------------------- */
 
-/* True when b can come after a: later in the text, or around a common loop. */
-static bool may_follow(const struct site *a, const struct site *b)
+bool tc_may_follow(const struct site *a, const struct site *b)
 {
 	if (b->op->id > a->op->id)
 		return true;
@@ -362,12 +358,12 @@ static bool mark_completions(const struct sites *s, const struct site *m, bool *
 
 	for (int i = 0; i < s->count; i++) {
 		const struct site *c = &s->item[i];
-		const struct barrier *b = arrives_on(c->op);
+		const struct barrier *b = tc_site_arrives(c->op);
 
 		if (!b || c->role != m->role ||
 		    (c->op->kind != OP_MMA && c->op->kind != OP_COMMIT_ARRIVE))
 			continue;
-		if (c == m || may_follow(m, c))
+		if (c == m || tc_may_follow(m, c))
 			completes[b->id] = any = true;
 	}
 	return any;
@@ -381,15 +377,15 @@ static void spread(const struct sites *s, bool *completes)
 	while (changed) {
 		changed = false;
 		for (int i = 0; i < s->count; i++) {
-			const struct barrier *b = arrives_on(s->item[i].op);
+			const struct barrier *b = tc_site_arrives(s->item[i].op);
 
 			if (!b || completes[b->id] || s->item[i].op->kind != OP_BARRIER_ARRIVE)
 				continue;
 			for (int j = 0; j < s->count && !completes[b->id]; j++) {
-				const struct barrier *w = waits_on(s->item[j].op);
+				const struct barrier *w = tc_site_waits(s->item[j].op);
 
 				if (w && completes[w->id] && s->item[j].role == s->item[i].role &&
-				    may_follow(&s->item[j], &s->item[i]))
+				    tc_may_follow(&s->item[j], &s->item[i]))
 					completes[b->id] = changed = true;
 			}
 		}
@@ -400,10 +396,10 @@ static bool has_waited(const struct sites *s, const bool *completes, const struc
 {
 	for (int i = 0; i < s->count; i++) {
 		const struct site *w = &s->item[i];
-		const struct barrier *b = waits_on(w->op);
+		const struct barrier *b = tc_site_waits(w->op);
 
 		if (b && completes[b->id] && w->role == load->role &&
-		    (w->op->id < load->op->id || (load->times.maybe && may_follow(w, load))))
+		    (w->op->id < load->op->id || (load->times.maybe && tc_may_follow(w, load))))
 			return true;
 	}
 	return false;
@@ -446,7 +442,7 @@ static void check_accumulator(struct sites *s, const struct alloc *a)
 		return;
 	text = tc_ref_text(k, tc_ref_whole(k, (struct alloc *)a));
 	for (int i = 0; i < s->count; i++) {
-		const struct barrier *b = waits_on(s->item[i].op);
+		const struct barrier *b = tc_site_waits(s->item[i].op);
 
 		awaited = awaited || (b && completes[b->id]);
 		if (!signalled && is_load_of(s->item[i].op, a))
@@ -462,100 +458,6 @@ static void check_accumulator(struct sites *s, const struct alloc *a)
 		tc_documented_at(&k->err, mma->pos, MMA_NOT_AWAITED, "");
 }
 
-/* ---- multicast ------------------------------------------------------------------------------ */
-
-/* An arrival on the barrier comes from every CTA along the axes. */
-static bool covers(const struct barrier *b, unsigned axes)
-{
-	for (int i = 0; i < b->cluster_groups; i++)
-		if ((b->cluster_group[i] & axes) == axes)
-			return true;
-	return false;
-}
-
-/* Barriers that tell of all CTAs along the axes: directly, or by somebody who has waited for such.
- */
-static void mark_informed(const struct sites *s, unsigned axes, bool *informed)
-{
-	bool changed = true;
-
-	for (int i = 0; i < s->kern->barriers.count; i++)
-		informed[i] = covers(s->kern->barriers.item[i], axes);
-	while (changed) {
-		changed = false;
-		for (int i = 0; i < s->count; i++) {
-			const struct barrier *w = waits_on(s->item[i].op);
-
-			if (!w || !informed[w->id])
-				continue;
-			for (int j = 0; j < s->count; j++) {
-				const struct barrier *b = arrives_on(s->item[j].op);
-
-				if (b && !informed[b->id] && s->item[j].role == s->item[i].role &&
-				    s->item[j].op->kind != OP_COPY_GMEM_TO_SMEM &&
-				    may_follow(&s->item[i], &s->item[j]))
-					informed[b->id] = changed = true;
-			}
-		}
-	}
-}
-
-/* Constant indices that differ somewhere. */
-static bool apart(const struct ref *a, const struct ref *b)
-{
-	for (int i = 0; i < a->alloc->rank; i++) {
-		int64_t x, y;
-
-		if (tc_val_is_const(a->start[i], &x) && tc_val_is_const(b->start[i], &y) &&
-		    (x + a->extent[i].size <= y || y + b->extent[i].size <= x))
-			return true;
-	}
-	return false;
-}
-
-/* The slot that the copy writes may have been written before: in a loop, or by another copy. */
-static bool writes_again(const struct sites *s, const struct site *copy)
-{
-	if (copy->times.loops || copy->times.unsure || copy->times.constant > 1)
-		return true;
-	for (int i = 0; i < s->count; i++) {
-		const struct op *o = s->item[i].op;
-
-		if (o != copy->op && o->kind == OP_COPY_GMEM_TO_SMEM && o->id < copy->op->id &&
-		    o->u.copy.dst->alloc == copy->op->u.copy.dst->alloc &&
-		    !apart(o->u.copy.dst, copy->op->u.copy.dst))
-			return true;
-	}
-	return false;
-}
-
-/* DESIGN 5.5: a peer's slot may be written when the peer has said that it is free. */
-static void check_multicast(struct sites *s, const struct site *copy)
-{
-	struct kern *k = s->kern;
-	const struct copy_op *c = &copy->op->u.copy;
-	bool *informed = tc_arena_alloc(&k->arena, (size_t)k->barriers.count + 1);
-	const struct barrier *local = NULL;
-
-	if (tc_cluster_size(k, c->collective_axes) < 2 || c->partitioned || !writes_again(s, copy))
-		return;
-	mark_informed(s, c->collective_axes, informed);
-	for (int i = 0; i < s->count; i++) {
-		const struct barrier *b = waits_on(s->item[i].op);
-
-		if (!b || s->item[i].role != copy->role || !may_follow(&s->item[i], copy))
-			continue;
-		if (informed[b->id])
-			return;
-		local = b;
-	}
-	tc_documented_at(&k->err, copy->op->pos, MULTICAST_RELEASE,
-			 local ? tc_arena_printf(&k->arena, "\n  its role waits for %s",
-						 barrier_text(k, local))
-			       : "\n  its role waits for no barrier before",
-			 tc_axes_text(k, c->collective_axes));
-}
-
 void tc_verify_barriers(struct kern *k)
 {
 	struct sites s = {.kern = k};
@@ -564,9 +466,7 @@ void tc_verify_barriers(struct kern *k)
 	for (int i = 0; i < k->barriers.count; i++)
 		check_barrier(&s, k->barriers.item[i]);
 	check_cycles(&s);
-	for (int i = 0; i < s.count; i++)
-		if (s.item[i].op->kind == OP_COPY_GMEM_TO_SMEM)
-			check_multicast(&s, &s.item[i]);
+	tc_verify_multicast(&s);
 	for (int i = 0; i < k->allocs.count; i++) {
 		const struct alloc *a = k->allocs.item[i];
 

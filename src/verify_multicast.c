@@ -1,0 +1,124 @@
+/* Copies that CTAs of a cluster make together: all of them make it, and slots are free in all. */
+#include "verify.h"
+
+/* An arrival on the barrier comes from every CTA along the axes. */
+static bool covers(const struct barrier *b, unsigned axes)
+{
+	for (int i = 0; i < b->cluster_groups; i++)
+		if ((b->cluster_group[i] & axes) == axes)
+			return true;
+	return false;
+}
+
+/* Barriers that tell of all CTAs along the axes: directly, or by somebody who has waited for such.
+ */
+static void mark_informed(const struct sites *s, unsigned axes, bool *informed)
+{
+	bool changed = true;
+
+	for (int i = 0; i < s->kern->barriers.count; i++)
+		informed[i] = covers(s->kern->barriers.item[i], axes);
+	while (changed) {
+		changed = false;
+		for (int i = 0; i < s->count; i++) {
+			const struct barrier *w = tc_site_waits(s->item[i].op);
+
+			if (!w || !informed[w->id])
+				continue;
+			for (int j = 0; j < s->count; j++) {
+				const struct barrier *b = tc_site_arrives(s->item[j].op);
+
+				if (b && !informed[b->id] && s->item[j].role == s->item[i].role &&
+				    s->item[j].op->kind != OP_COPY_GMEM_TO_SMEM &&
+				    tc_may_follow(&s->item[i], &s->item[j]))
+					informed[b->id] = changed = true;
+			}
+		}
+	}
+}
+
+/* Constant indices that differ somewhere. */
+static bool apart(const struct ref *a, const struct ref *b)
+{
+	for (int i = 0; i < a->alloc->rank; i++) {
+		int64_t x, y;
+
+		if (tc_val_is_const(a->start[i], &x) && tc_val_is_const(b->start[i], &y) &&
+		    (x + a->extent[i].size <= y || y + b->extent[i].size <= x))
+			return true;
+	}
+	return false;
+}
+
+/* The slot that the copy writes may have been written before: in a loop, or by another copy. */
+static bool writes_again(const struct sites *s, const struct site *copy)
+{
+	if (copy->times.loops || copy->times.unsure || copy->times.constant > 1)
+		return true;
+	for (int i = 0; i < s->count; i++) {
+		const struct op *o = s->item[i].op;
+
+		if (o != copy->op && o->kind == OP_COPY_GMEM_TO_SMEM && o->id < copy->op->id &&
+		    o->u.copy.dst->alloc == copy->op->u.copy.dst->alloc &&
+		    !apart(o->u.copy.dst, copy->op->u.copy.dst))
+			return true;
+	}
+	return false;
+}
+
+static bool is_decided_along(struct kern *k, const struct op *o, unsigned axes)
+{
+	if (o->kind == OP_WHEN)
+		return tc_val_along(k, o->u.when.cond, axes);
+	return o->kind == OP_RANGE &&
+	       (tc_val_along(k, o->u.range.lo, axes) || tc_val_along(k, o->u.range.hi, axes) ||
+		tc_val_along(k, o->u.range.step, axes));
+}
+
+/* All CTAs along the axes make the copy, or it never completes. */
+static void check_all_copy(struct kern *k, const struct op *o)
+{
+	unsigned axes = o->u.copy.collective_axes;
+
+	for (const struct scope *s = o->scope; s; s = s->parent)
+		if (s->owner && is_decided_along(k, s->owner, axes))
+			tc_documented_at(&k->err, o->pos, MULTICAST_CONDITION, "",
+					 tc_axes_text(k, axes));
+}
+
+/* docs/semantics.md 5: a peer's slot may be written when the peer has said that it is free. */
+static void check_multicast(const struct sites *s, const struct site *copy)
+{
+	struct kern *k = s->kern;
+	const struct copy_op *c = &copy->op->u.copy;
+	bool *informed = tc_arena_alloc(&k->arena, (size_t)k->barriers.count + 1);
+	const struct barrier *local = NULL;
+
+	if (tc_cluster_size(k, c->collective_axes) < 2 || c->partitioned)
+		return;
+	check_all_copy(k, copy->op);
+	if (!writes_again(s, copy))
+		return;
+	mark_informed(s, c->collective_axes, informed);
+	for (int i = 0; i < s->count; i++) {
+		const struct barrier *b = tc_site_waits(s->item[i].op);
+
+		if (!b || s->item[i].role != copy->role || !tc_may_follow(&s->item[i], copy))
+			continue;
+		if (informed[b->id])
+			return;
+		local = b;
+	}
+	tc_documented_at(&k->err, copy->op->pos, MULTICAST_RELEASE,
+			 local ? tc_arena_printf(&k->arena, "\n  its role waits for %s",
+						 tc_barrier_text(k, local))
+			       : "\n  its role waits for no barrier before",
+			 tc_axes_text(k, c->collective_axes));
+}
+
+void tc_verify_multicast(const struct sites *s)
+{
+	for (int i = 0; i < s->count; i++)
+		if (s->item[i].op->kind == OP_COPY_GMEM_TO_SMEM)
+			check_multicast(s, &s->item[i]);
+}
