@@ -1,0 +1,539 @@
+-- A seeded generator of matmul kernels. A kernel is drawn as a table of features; from it comes the
+-- text of a script on the public interface, which is what runs (generated_run.lua).
+--
+-- Inputs are integers, small enough that every partial sum is exact whatever the order of the sums:
+-- results are then the same on every device, and those of exact arithmetic rounded once.
+local tc = require "tcmma"
+
+local M = {}
+
+-- ---- drawing ---------------------------------------------------------------------------------
+
+-- Numbers of a seed, the same everywhere (splitmix64).
+local function generator(seed)
+   local function mixed(z)
+      z = (z ~ (z >> 30)) * 0xbf58476d1ce4e5b9
+      z = (z ~ (z >> 27)) * 0x94d049bb133111eb
+      return z ~ (z >> 31)
+   end
+   local state = mixed(seed + 1)
+   local function bits()
+      state = state + 0x9e3779b97f4a7c15
+      return mixed(state)
+   end
+   local random = {}
+   function random.below(n) return math.tointeger((bits() >> 1) % n) end
+   function random.from(list) return list[random.below(#list) + 1] end
+   function random.chance(percent) return random.below(100) < percent end
+   return random
+end
+
+local function ceil(a, b) return (a + b - 1) // b end
+local function up(a, b) return ceil(a, b) * b end
+
+M.targets = {
+   sm_90a = {
+      rows = { 64, 64, 128, 128, 128, 192, 256 }, column_step = 8,
+      types = { "f16", "bf16", "f16", "bf16", "e4m3", "e5m2", "f32", "i8" },
+   },
+   sm_100a = {
+      rows = { 64, 128, 128 }, column_step = 16,
+      types = { "f16", "bf16" },
+   },
+}
+
+M.forms = { "plain", "roles", "persistent", "double", "pairs", "registers" }
+
+local function bytes(name) return tc.dtype(name).bits // 8 end
+
+local function draw_types(o, random, index)
+   local types = M.targets[o.target].types
+   o.dtype = types[index % #types + 1]
+   if o.form == "registers" and o.dtype == "f32" then o.form = "plain" end -- no A of 32 bits in TMEM
+   o.dtype_b = o.dtype
+   if bytes(o.dtype) == 1 and o.dtype ~= "i8" then
+      o.dtype_b = random.from { "e4m3", "e5m2" }
+   elseif o.dtype == "i8" then
+      o.dtype, o.dtype_b = random.from { "i8", "u8" }, random.from { "i8", "u8" }
+   end
+   o.integer = o.dtype == "i8" or o.dtype == "u8"
+   o.acc = o.integer and "i32" or "f32"
+   if (o.dtype == "f16" or bytes(o.dtype) == 1 and not o.integer) and random.chance(20) then o.acc = "f16" end
+   o.out = o.integer and "i32" or random.from { "f16", "bf16", "f32" }
+   -- wgmma and tcgen05.mma differ in what they transpose; 16-bit types can be on both.
+   local can = bytes(o.dtype) == 2
+   o.a_transposed = can and random.chance(30) and o.form ~= "registers"
+   o.b_transposed = not can or random.chance(50)
+end
+
+-- A swizzle that divides a line of `columns` elements; nil where none does.
+local function draw_swizzle(random, columns, dtype, most)
+   local line, legal = columns * bytes(dtype), {}
+   for _, swizzle in ipairs { 32, 64, 128 } do
+      if line % swizzle == 0 and swizzle <= (most or 128) then legal[#legal + 1] = swizzle end
+   end
+   return #legal > 0 and random.from(legal) or nil
+end
+
+local function draw_tile(o, random)
+   local target = M.targets[o.target]
+   local step = target.column_step
+   o.tm = random.from(target.rows)
+   if o.form == "registers" then o.tm = o.target == "sm_100a" and 128 or random.from { 64, 128 } end
+   local limit = o.tm > 192 and 128 or o.tm > 128 and 168 or 256
+   if o.form == "double" then limit = math.min(limit, o.tm > 128 and 128 or 256) end -- 512 columns
+   if o.integer then step, limit = 16, limit // 16 * 16 end
+   -- Half of the tiles are as they are in practice.
+   if random.chance(50) then
+      o.tn = math.min(limit, random.from { 32, 64, 96, 128, 128, 192, 256 })
+   else
+      o.tn = step * (1 + random.below(limit // step))
+   end
+   if not o.b_transposed then o.tn = up(o.tn, 16) end -- 32 bytes are the narrowest swizzle of a line
+   o.tk = random.from { 32, 64, 128 } // bytes(o.dtype) * random.from { 1, 1, 2 }
+   if bytes(o.dtype) == 2 then o.tk = math.max(o.tk, 16) end
+   o.a_swizzle = draw_swizzle(random, o.a_transposed and o.tm or o.tk, o.dtype)
+   local halves = o.target == "sm_100a" and o.tm == 64 -- then B's swizzle reaches over half of N at most
+   o.b_swizzle = draw_swizzle(random, o.b_transposed and o.tk or o.tn, o.dtype_b,
+      halves and math.max(32, o.tn // 2 * bytes(o.dtype_b)) or 128)
+end
+
+local function draw_store(o, random)
+   local whole = o.target == "sm_100a" and o.tm == 64 -- 64 rows are loaded whole
+   local most = o.tm * o.tn <= 128 * 128 and o.tn or 64
+   local legal = {}
+   for _, piece in ipairs { 8, 16, 32, 64, 128 } do
+      if o.tn % piece == 0 and piece <= most then legal[#legal + 1] = piece end
+   end
+   if o.tm * o.tn <= 128 * 128 then legal[#legal + 1] = o.tn end
+   o.piece = whole and o.tn or random.from(legal)
+   o.store = random.chance(80) and "tma" or "gmem"
+   o.out_swizzle = draw_swizzle(random, o.piece, o.out) or "none"
+   o.read_only = random.chance(30)
+   o.warpgroups = o.tm % 128 == 0 and random.chance(15) and 2 or 1
+   o.relu, o.scale = random.chance(25), random.chance(20)
+   if not o.integer then
+      o.bias, o.residual, o.row_scale = random.chance(25), random.chance(15), random.chance(15)
+   end
+end
+
+-- The problem: tails in every dimension, as far as a line of 16 bytes allows.
+local function draw_problem(o, random)
+   local tiles_m, tiles_n = random.from { 1, 1, 2, 3 }, random.from { 1, 1, 2, 3 }
+   local steps = random.from { 1, 2, 3, 4, 5, 7, 9 }
+   if o.form == "pairs" then steps = up(steps, 2) end
+   o.m, o.n, o.k = tiles_m * o.tm, tiles_n * o.tn, steps * o.tk
+   local line = 16 // bytes(o.dtype)
+   local line_out = o.store == "tma" and 16 // bytes(o.out) or 1
+   if random.chance(40) then o.m = o.m - random.below(o.tm - 1) end
+   if random.chance(40) then o.n = o.n - random.below(o.tn - 1) end
+   if random.chance(40) then o.k = o.k - random.below(o.tk - 1) end
+   o.m = up(o.m, o.a_transposed and line or 1)
+   o.n = up(o.n, math.max(line_out, o.b_transposed and 1 or line))
+   o.k = up(o.k, (o.a_transposed and not o.b_transposed) and 1 or line)
+end
+
+-- Other ways to say the same.
+local function draw_wording(o, random)
+   local one = o.form == "plain" or o.form == "roles" or o.form == "registers"
+   o.commit = random.chance(15) -- tc.commit_arrive in place of the option `barrier`
+   o.unrolled = one and random.chance(20) and ceil(o.k, o.tk) <= 5
+   o.named = one and not o.unrolled and random.chance(20)
+   -- The K of a stage in two MMAs; a slice is a multiple of what the swizzle spans.
+   local half = o.tk // 2 * bytes(o.dtype)
+   o.halves = random.chance(20) and o.form ~= "registers" and half % 32 == 0
+      and (o.a_transposed or half % o.a_swizzle == 0) and (not o.b_transposed or half % o.b_swizzle == 0)
+end
+
+local SMEM = 227 * 1024 - 2048 -- less what barriers and alignment take
+
+-- Keeps what was drawn within what an SM has.
+local function fit(o)
+   local function needed()
+      local ring = o.stages * (o.tm * bytes(o.dtype) + o.tn * bytes(o.dtype_b)) * o.tk
+      return ring + (o.store == "tma" and 2 * o.tm * o.piece * bytes(o.out) or 0)
+   end
+   while needed() > SMEM and o.stages > 1 do o.stages = o.stages - 1 end
+   if o.form == "pairs" and o.stages < 2 then o.form = "roles" end
+   if needed() > SMEM then o.store, o.n = "gmem", o.n end
+end
+
+-- The features of kernel number `index`; types and forms take turns, so that all meet.
+function M.draw(target, index, seed)
+   local random = generator((seed or 1) * 1000003 + index)
+   local o = { target = target, index = index }
+   o.form = M.forms[(index // #M.targets[target].types) % #M.forms + 1]
+   o.stages = o.form == "pairs" and random.from { 2, 3, 4, 5 } or random.from { 1, 2, 3, 4, 5 }
+   o.ctas = random.from { 1, 2, 3 }
+   draw_types(o, random, index)
+   draw_tile(o, random)
+   draw_store(o, random)
+   draw_problem(o, random)
+   draw_wording(o, random)
+   fit(o)
+   return o
+end
+
+-- ---- the script ------------------------------------------------------------------------------
+
+local function option(condition, text) return condition and text or "" end
+
+-- Names of the arguments after the output, in order.
+local function extras(o)
+   local names = {}
+   for _, name in ipairs { "row_scale", "bias", "residual" } do
+      if o[name] then names[#names + 1] = name end
+   end
+   return names
+end
+
+local shapes = {
+   a = function(o) return o.a_transposed and "K, M" or "M, K" end,
+   b = function(o) return o.b_transposed and "N, K" or "K, N" end,
+   out = function() return "M, N" end,
+   residual = function() return "M, N" end,
+   bias = function() return "N" end,
+   row_scale = function() return "M" end,
+}
+
+local function dtype_of(o, name)
+   return name == "a" and o.dtype or name == "b" and o.dtype_b or name == "out" and o.out or "f32"
+end
+
+local function all_arguments(o)
+   return { "a", "b", "out", table.unpack(extras(o)) }
+end
+
+local function grid(o)
+   if o.form == "persistent" or o.form == "double" then return ("{ %d }"):format(o.ctas), '{ "cta" }' end
+   local counts = "{ TILES_M, TILES_N }"
+   if o.named then counts = "function(dims) return { tc.cdiv(dims.M, TM), tc.cdiv(dims.N, TN) } end" end
+   return counts, '{ "m", "n" }'
+end
+
+local function header(o)
+   local args = {}
+   for i, name in ipairs(all_arguments(o)) do
+      local shape = shapes[name](o)
+      if o.named then shape = shape:gsub("%u", '"%0"') end
+      args[i] = ('tc.gmem({ %s }, "%s")'):format(shape, dtype_of(o, name))
+   end
+   local counts, names = grid(o)
+   return ([[
+local tc = require "tcmma"
+local M, N, K = %d, %d, %d
+local TM, TN, TK, STAGES, PIECE = %d, %d, %d, %d, %d
+local STEPS, TILES_M, TILES_N, PIECES = (K + TK - 1) // TK, (M + TM - 1) // TM, (N + TN - 1) // TN, TN // PIECE
+
+local kernel = tc.kernel {
+   name = "generated", target = "%s",
+   args = { %s },
+   grid = %s, grid_names = %s,
+   body = function(%s)
+]]):format(o.m, o.n, o.k, o.tm, o.tn, o.tk, o.stages, o.piece, o.target, table.concat(args, ", "),
+      counts, names, table.concat(all_arguments(o), ", "))
+end
+
+local function allocations(o)
+   local slots = o.form == "double" and 2 or 1
+   local lines = {
+      ('local a_smem = tc.smem({ STAGES, %s }, "%s", { swizzle = %d })'):format(
+         o.a_transposed and "TK, TM" or "TM, TK", o.dtype, o.a_swizzle),
+      ('local b_smem = tc.smem({ STAGES, %s }, "%s", { swizzle = %d })'):format(
+         o.b_transposed and "TN, TK" or "TK, TN", o.dtype_b, o.b_swizzle),
+      ('local acc = tc.tmem({ %sTM, TN }, "%s"%s)'):format(option(slots == 2, "2, "), o.acc,
+         option(o.acc == "f16", ", { packed = false }")),
+      option(o.form == "registers", ('local a_tmem = tc.tmem({ TM, TK }, "%s", { packed = true })'):format(o.dtype)),
+      option(o.store == "tma", ('local out_smem = tc.smem({ 2, TM, PIECE }, "%s", { swizzle = %s })'):format(o.out,
+         tonumber(o.out_swizzle) or '"none"')),
+      "local loaded = tc.barrier { num_arrivals = 2, num_barriers = STAGES }",
+      "local consumed = tc.barrier { num_barriers = STAGES, orders_tensor_core = true }",
+      ("local done = tc.barrier { num_barriers = %d, orders_tensor_core = true }"):format(slots),
+   }
+   return lines
+end
+
+local function helpers(o)
+   local left = o.form == "registers" and "a_tmem" or o.a_transposed and "a_smem[slot]:T()" or "a_smem[slot]"
+   local lines = {
+      "local function fill(m, n, k, slot)",
+      ("   tc.copy_gmem_to_smem(a:tile(%s), a_smem[slot], loaded[slot])"):format(
+         o.a_transposed and "{ k, m }, { TK, TM }" or "{ m, k }, { TM, TK }"),
+      ("   tc.copy_gmem_to_smem(b:tile(%s), b_smem[slot], loaded[slot])"):format(
+         o.b_transposed and "{ n, k }, { TN, TK }" or "{ k, n }, { TK, TN }"),
+      "end",
+      "local function multiply(into, k, slot)",
+      ("   local left, right = %s, %s"):format(left, o.b_transposed and "b_smem[slot]:T()" or "b_smem[slot]"),
+   }
+   local function add(text, ...) lines[#lines + 1] = "   " .. text:format(...) end
+   local barrier = option(not o.commit, "barrier = consumed[slot], ")
+   if o.halves then
+      add "local low, high = tc.ds(0, TK // 2), tc.ds(TK // 2, TK // 2)"
+      add "tc.mma(into, left:at(tc.all, low), right:at(low, tc.all), { accumulate = k:gt(0) })"
+      add("tc.mma(into, left:at(tc.all, high), right:at(high, tc.all), { %saccumulate = true })", barrier)
+   else
+      add("tc.mma(into, left, right, { %saccumulate = k:gt(0) })", barrier)
+   end
+   if o.commit then add "tc.commit_arrive(consumed[slot])" end
+   lines[#lines + 1] = "end"
+   return lines
+end
+
+-- The accumulator to the output, a piece at a time.
+local function epilogue(o)
+   local lines = { "local function store(from, m, n)", "   for i = 0, PIECES - 1 do" }
+   local function add(text) if text ~= "" then lines[#lines + 1] = "      " .. text end end
+   add("local column = n * PIECES + i")
+   local from = o.piece == o.tn and "from" or "from:at(tc.all, tc.ds(i * PIECE, PIECE))"
+   add(("local x = tc.async_load_tmem(%s)%s"):format(from, option(o.acc == "f16", ':astype "f32"')))
+   add(option(o.scale, "x = x * 2"))
+   add(option(o.row_scale, "x = x * row_scale:tile({ m }, { TM }):load():broadcast({ TM, PIECE }, 1)"))
+   add(option(o.bias, "x = x + bias:tile({ column }, { PIECE }):load()"))
+   add(option(o.residual, "x = x + residual:tile({ m, column }, { TM, PIECE }):load()"))
+   add(option(o.relu, "x = tc.max(x, 0)"))
+   local value = (o.integer or o.out == "f32") and "x" or ('x:astype "%s"'):format(o.out)
+   if o.store == "gmem" then
+      add(("out:tile({ m, column }, { TM, PIECE }):store(%s)"):format(value))
+   else
+      -- Tiles that follow each other begin with buffer 0: with an odd number of pieces it was the last one, too.
+      local loop = o.form == "persistent" or o.form == "double"
+      add(("tc.wait_smem_to_gmem(%d%s)"):format(loop and o.tn // o.piece % 2 == 1 and 0 or 1,
+         option(o.read_only, ", { wait_read_only = true }")))
+      add(("out_smem[i %% 2]:store(%s)"):format(value))
+      add("tc.commit_smem()")
+      add("tc.copy_smem_to_gmem(out_smem[i % 2], out:tile({ m, column }, { TM, PIECE }))")
+   end
+   lines[#lines + 1] = "   end"
+   lines[#lines + 1] = "end"
+   return lines
+end
+
+local forms = {}
+
+local finish = "tc.wait_smem_to_gmem(0)"
+
+-- No roles: one program fills, multiplies and stores.
+function forms.plain(o)
+   local lines = { 'local m, n = tc.axis_index "m", tc.axis_index "n"' }
+   local function add(text) lines[#lines + 1] = text end
+   if o.stages == 1 then
+      add [[
+tc.range(STEPS, function(k)
+   tc.when(k:gt(0), function() tc.barrier_wait(consumed[0]) end)
+   fill(m, n, k, 0)
+   tc.barrier_wait(loaded[0])
+   multiply(acc, k, 0)
+end)]]
+   else
+      add [[
+for k = 0, math.min(STAGES - 1, STEPS) - 1 do fill(m, n, k, k) end
+tc.range(STEPS, function(k)
+   local slot, ahead = k % STAGES, k + (STAGES - 1)
+   tc.barrier_wait(loaded[slot])
+   multiply(acc, k, slot)
+   tc.when(ahead:lt(STEPS), function()
+      tc.when(k:gt(0), function() tc.barrier_wait(consumed[ahead % STAGES]) end)
+      fill(m, n, ahead, ahead % STAGES)
+   end)
+end)]]
+   end
+   add "tc.commit_arrive(done)"
+   add "tc.barrier_wait(done)"
+   add "store(acc, m, n)"
+   if o.store == "tma" then add(finish) end
+   return lines
+end
+
+-- A goes through registers into TMEM before it is multiplied.
+function forms.registers(o)
+   return { [[
+local m, n = tc.axis_index "m", tc.axis_index "n"
+for k = 0, math.min(STAGES, STEPS) - 1 do fill(m, n, k, k) end
+tc.range(STEPS, function(k)
+   local slot = k % STAGES
+   tc.barrier_wait(loaded[slot])
+   tc.async_store_tmem(a_tmem, a_smem[slot]:load())
+   tc.commit_tmem()
+   multiply(acc, k, slot)
+   tc.barrier_wait(consumed[slot])
+   tc.when((k + STAGES):lt(STEPS), function() fill(m, n, k + STAGES, slot) end)
+end)
+tc.commit_arrive(done)
+tc.barrier_wait(done)
+store(acc, m, n)]], option(o.store == "tma", finish) }
+end
+
+local function role_declarations(o)
+   return ('local load, issue, last = tc.role { name = "load", warps = 1 }, tc.role { name = "mma", warps = 1 },\n' ..
+      '   tc.role { name = "epilogue", warpgroups = %d }'):format(o.warpgroups)
+end
+
+local function one_tile(o, issue)
+   return { 'local m, n = tc.axis_index "m", tc.axis_index "n"', role_declarations(o), [[
+load(function()
+   tc.range(STEPS, function(k)
+      local slot = k % STAGES
+      tc.when(k:ge(STAGES), function() tc.barrier_wait(consumed[slot]) end)
+      fill(m, n, k, slot)
+   end)
+end)
+issue(function()]], issue, [[
+   tc.commit_arrive(done)
+end)
+last(function()
+   tc.barrier_wait(done)
+   store(acc, m, n)]], option(o.store == "tma", "   " .. finish), "end)" }
+end
+
+function forms.roles(o)
+   return one_tile(o, [[
+   tc.range(STEPS, function(k)
+      tc.barrier_wait(loaded[k % STAGES])
+      multiply(acc, k, k % STAGES)
+   end)]])
+end
+
+-- Two stages are awaited before both are multiplied.
+function forms.pairs(o)
+   return one_tile(o, [[
+   tc.range(STEPS // 2, function(half)
+      for i = 0, 1 do tc.barrier_wait(loaded[(2 * half + i) % STAGES]) end
+      for i = 0, 1 do multiply(acc, 2 * half + i, (2 * half + i) % STAGES) end
+   end)]])
+end
+
+-- The loop over tiles is shared by the roles; with `slots` accumulators.
+local function persistent(o, slots)
+   local slot = slots == 2 and "t % 2" or "0"
+   return { ("local free = tc.barrier { num_barriers = %d, orders_tensor_core = true }"):format(slots),
+      role_declarations(o), ([[
+local cta = tc.axis_index "cta"
+tc.range(cta, TILES_M * TILES_N, CTAS, function(tile)
+   local m, n, t = tile // TILES_N, tile % TILES_N, (tile - cta) // CTAS
+   local into = ACC
+   load(function()
+      tc.range(STEPS, function(k)
+         local step = t * STEPS + k
+         tc.when(step:ge(STAGES), function() tc.barrier_wait(consumed[step % STAGES]) end)
+         fill(m, n, k, step % STAGES)
+      end)
+   end)
+   issue(function()
+      tc.when(t:ge(SLOTS), function() tc.barrier_wait(free[SLOT]) end)
+      tc.range(STEPS, function(k)
+         local stage = (t * STEPS + k) % STAGES
+         tc.barrier_wait(loaded[stage])
+         multiply(into, k, stage)
+      end)
+      tc.commit_arrive(done[SLOT])
+   end)
+   last(function()
+      tc.barrier_wait(done[SLOT])
+      store(into, m, n)
+      tc.wait_load_tmem()
+      tc.barrier_arrive(free[SLOT])
+   end)
+end)]]):gsub("%u+", { CTAS = tostring(o.ctas), SLOTS = tostring(slots), SLOT = slot,
+         ACC = slots == 2 and "acc[t % 2]" or "acc" }),
+      option(o.store == "tma", "last(function() " .. finish .. " end)") }
+end
+
+function forms.persistent(o) return persistent(o, 1) end
+function forms.double(o) return persistent(o, 2) end
+
+-- Inputs: `random` gives normal numbers instead of integers.
+local function inputs(o)
+   local lines = { "", "local function inputs(random)", "   local arrays = {}" }
+   local range = o.integer and { -90, 91 } or o.acc == "f16" and { -1, 2 } or { -3, 4 }
+   for i, name in ipairs(all_arguments(o)) do
+      local dtype, shape = dtype_of(o, name), shapes[name](o)
+      if name == "out" then
+         lines[#lines + 1] = ('   arrays[%d] = tc.full({ %s }, 77, "%s")'):format(i, shape, dtype)
+      else
+         local low, high = math.max(range[1], dtype == "u8" and 0 or range[1]), range[2]
+         lines[#lines + 1] = ('   arrays[%d] = random and tc.randn({ %s }, "%s", { seed = random + %d })\n' ..
+            '      or tc.randint({ %s }, "%s", { low = %d, high = %d, seed = %d })'):format(i, shape, dtype, i, shape,
+            dtype, low, high, i)
+      end
+   end
+   lines[#lines + 1] = "   return arrays"
+   lines[#lines + 1] = "end"
+   return lines
+end
+
+-- The exact result, rounded once.
+local function expectation(o)
+   local lines = { "", "local function expected(arrays)" }
+   local function add(text) if text ~= "" then lines[#lines + 1] = "   " .. text end end
+   add(("local product = tc.reference.matmul(arrays[1], arrays[2], { transpose_a = %s, transpose_b = %s })"):format(
+      o.a_transposed, o.b_transposed))
+   local changes = {}
+   if o.scale then changes[#changes + 1] = "x = x * 2" end
+   for i, name in ipairs(extras(o)) do
+      local index = name == "bias" and "[j]" or name == "row_scale" and "[i]" or "[i][j]"
+      local operator = name == "row_scale" and "*" or "+"
+      add(("local %s = arrays[%d]:totable()"):format(name, i + 3))
+      changes[#changes + 1] = ("x = x %s %s%s"):format(operator, name, index)
+   end
+   if o.relu then changes[#changes + 1] = "x = math.max(x, 0)" end
+   if #changes > 0 then
+      add "local rows = product:totable()"
+      add "for i, row in ipairs(rows) do"
+      add "   for j, x in ipairs(row) do"
+      for _, change in ipairs(changes) do add("      " .. change) end
+      add "      row[j] = x"
+      add "   end"
+      add "end"
+      add 'product = tc.from_table(rows, "f64")'
+   end
+   add(('return product:astype "%s"'):format(o.out))
+   lines[#lines + 1] = "end"
+   return lines
+end
+
+local function indented(lines, out)
+   for _, line in ipairs(lines) do
+      if line ~= "" then out[#out + 1] = "      " .. line:gsub("\n", "\n      ") end
+   end
+end
+
+-- The loop over K as a loop of Lua: its counter is a number.
+local function unrolled(text)
+   text = text:gsub("tc%.range%(STEPS, function%(k%)", "unrolled(STEPS, function(k)")
+   for name, operator in pairs { gt = ">", ge = ">=", lt = "<" } do
+      text = text:gsub("%(([%w +]+)%):" .. name .. "%((%w+)%)", "%1 " .. operator .. " %2")
+      text = text:gsub("(%w+):" .. name .. "%((%w+)%)", "%1 " .. operator .. " %2")
+   end
+   return "local function unrolled(n, body) for k = 0, n - 1 do body(k) end end\n" .. text
+end
+
+-- The text of the script: kernel, inputs, expected.
+function M.source(o)
+   local out = { header(o) }
+   if o.named then indented({ ("local STEPS = tc.cdiv(a.shape[%d], TK)"):format(o.a_transposed and 1 or 2) }, out) end
+   for _, part in ipairs { allocations(o), helpers(o), epilogue(o), forms[o.form](o) } do indented(part, out) end
+   out[#out + 1] = "   end,\n}"
+   if o.unrolled then out = { unrolled(table.concat(out, "\n")) } end
+   if o.named then out = { (table.concat(out, "\n"):gsub("math%.min%((STAGES[^,]*), STEPS%)", function(ahead)
+      return ("math.min(%s, %d)"):format(ahead, ceil(o.k, o.tk)) end)) } end
+   for _, part in ipairs { inputs(o), expectation(o) } do table.move(part, 1, #part, #out + 1, out) end
+   return table.concat(out, "\n") .. "\n"
+end
+
+-- Records the kernel: {kernel=, inputs=, expected=}.  Raises what the recorder refuses.
+function M.record(o)
+   local text = M.source(o) .. "return { kernel = kernel, inputs = inputs, expected = expected }\n"
+   return assert(load(text, "=generated " .. o.index))()
+end
+
+-- Features in one line.
+function M.describe(o)
+   local words = {}
+   for key, value in pairs(o) do
+      if value then words[#words + 1] = value == true and key or ("%s=%s"):format(key, value) end
+   end
+   table.sort(words)
+   return table.concat(words, " ")
+end
+
+return M
