@@ -20,6 +20,6 @@ done
 export TCMMA_DEVICE=emulator
 check "$LUA" examples/01_first_kernel.lua
 check "$LUA" examples/05_bias_relu.lua 128 128 128
-check "$LUA" spec/session.lua
+check "$LUA" spec/robustness/live.lua
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
