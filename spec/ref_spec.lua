@@ -291,7 +291,7 @@ describe("Barriers", function()
   it("of a cluster name its axes", function()
     with({ grid = {4}, cluster = {2, 1}, cluster_names = { "a", "b" } }, function(k)
       tc.cluster_barrier{ collective_axes = { "a", "b" } }
-      assert.matches("barrier0: cluster_barrier, num_arrivals 1, num_barriers 1 collective_axes=a,b", k:ops())
+      assert.matches("barrier0: cluster_barrier, num_arrivals 1, num_barriers 1 collective_axes=\"a\",\"b\"", k:ops())
       assert.matches("^Unknown cluster axis c, available axes: %['a', 'b'%]",
         message(tc.cluster_barrier, { collective_axes = "c" }))
       assert.matches("option 'collective_axes' is missing", message(tc.cluster_barrier, {}))

@@ -15,7 +15,7 @@ make --no-print-directory BUILD="$dir" CC=clang OPT="$flags -fsanitize=fuzzer-no
 	"$dir/libtcmma-emu.a" || exit 1
 clang $flags -fsanitize=fuzzer -D_GNU_SOURCE -std=c11 -Isrc -o "$dir/ptx" fuzz/ptx.c \
 	"$dir/libtcmma-emu.a" -lm -lpthread || exit 1
-cp spec/golden/*.ptx spec/witness/*.ptx "$dir/corpus/" 2>/dev/null
+cp spec/golden/*.ptx spec/witness/*.ptx fuzz/regressions/* "$dir/corpus/" 2>/dev/null
 if "$dir/ptx" -max_total_time="$seconds" -max_len=200000 -timeout=20 -rss_limit_mb=4096 \
 	-dict=fuzz/ptx.dict -artifact_prefix="$dir/findings/" -print_final_stats=1 \
 	"$dir/corpus" >"$dir/ptx.log" 2>&1; then

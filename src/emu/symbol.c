@@ -194,6 +194,8 @@ uint32_t ptx_new_register(struct ptx_parser *parser, enum emu_type type, uint32_
 	}
 	uint32_t first = function->register_count, total = first + count;
 
+	if (!count)
+		return first;
 	if (total > parser->register_room) {
 		uint32_t room = total * 2 > 64 ? total * 2 : 64;
 		uint8_t *types = ptx_keep(parser, room);
