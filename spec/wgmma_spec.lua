@@ -36,6 +36,11 @@ describe("a matmul on sm_90a", function()
       end
    end)
 
+   it("with N above 256, as several multiplications", function()
+      checked { tm = 64, tn = 384, stages = 1, b_transposed = true }
+      checked { tm = 64, tn = 512, stages = 1, acc = tc.float16 }
+   end)
+
    for _, swizzle in ipairs { 32, 64, 128 } do
       for _, a_transposed in ipairs { false, true } do
          for _, b_transposed in ipairs { false, true } do

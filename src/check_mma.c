@@ -377,7 +377,7 @@ static void check_n(struct kern *k, const struct mma_op *m, const struct mma_sha
 	r = s->collective && integer ? 32 : 16;
 	if (s->sparse && s->n % r)
 		tc_documented(&k->err, MMA_N_SPARSE, more, tc_integer_text(k, r), n);
-	if (s->n > 256 && (s->n & (s->n - 1)))
+	if (s->n > 256 && (s->n & (s->n - 1)) && tc_lanes_have_halves(k))
 		tc_documented(&k->err, MMA_N_512, more, n);
 	if (s->collective && s->n > 128)
 		tc_documented(&k->err, MMA_N_COLLECTIVE, more);
