@@ -175,9 +175,11 @@ void tc_low_wgmma_end(struct low *l)
 }
 
 /*
- * One try; all lanes agree on its outcome.  If it fails, what the class itself
- * still owes may be what it waits for.
+ * One try, of about the time that the MMA under way takes; all lanes agree on its
+ * outcome.  If it fails, what the class itself still owes may be what it waits for.
  */
+#define TRY_NANOSECONDS 512
+
 void tc_low_wgmma_before_spin(struct low *l, struct mopnd barrier, struct mopnd parity, int ready)
 {
 	struct mreg p;
@@ -185,7 +187,8 @@ void tc_low_wgmma_before_spin(struct low *l, struct mopnd barrier, struct mopnd 
 	if (!(state(l) & RELEASE_PENDING))
 		return;
 	p = mi_pred(l);
-	mi(l, tc_low_try_wait(l, l->op->u.wait.barrier.barrier), R(p), barrier, parity);
+	mi(l, tc_low_try_wait(l, l->op->u.wait.barrier.barrier), R(p), barrier, parity,
+	   I(TRY_NANOSECONDS));
 	mi(l, "vote.sync.all.pred", R(p), R(p), T("0xffffffff"));
 	mi_if(l, p, "bra", LABEL(ready));
 	flush(l);
