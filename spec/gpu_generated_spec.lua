@@ -1,6 +1,7 @@
 -- Needs a GPU: `make check-gpu`. Generated matmuls, with integers: the GPU's result has the bits of the
--- emulator's and is exact. With normal numbers: how many results the emulator's adders of the hardware
--- reproduce bit for bit is written to generated-random.txt in the folder OUT, and printed.
+-- emulator's and is exact. With normal numbers: it has the bits of the emulator's with the adders of the
+-- hardware; the count by types is printed, or written to generated-random.txt in the folder OUT.
+-- GENERATED sets the kernels for each type, SEED draws others.
 local tc = require "tcmma"
 local generated = require "generated_kernels"
 local runs = require "generated_run"
@@ -8,7 +9,7 @@ local runs = require "generated_run"
 local gpu = tc.device(os.getenv "TCMMA_DEVICE" or "cuda:0")
 local on_gpu = gpu and generated.targets[gpu.target] and it or pending
 
-local PER_TYPE = tonumber(os.getenv "GENERATED" or 40)
+local PER_TYPE, SEED = tonumber(os.getenv "GENERATED" or 40), tonumber(os.getenv "SEED" or 1)
 
 local function workers()
    local pipe = assert(io.popen "nproc")
@@ -36,9 +37,9 @@ end
 local function check(index)
    local target, list, counts = gpu.target, {}, {}
    local types = #generated.targets[target].types
-   for i = 0, PER_TYPE - 1 do list[#list + 1] = generated.draw(target, i * types + index) end
+   for i = 0, PER_TYPE - 1 do list[#list + 1] = generated.draw(target, i * types + index, SEED) end
    local results = runs.check_all(list, gpu, workers())
-   local first, failed = nil, 0
+   local first, failed, different = nil, 0, 0
    for _, o in ipairs(list) do
       local result = results[o.index]
       local key = ("%s x %s into %s"):format(o.dtype, o.dtype_b, o.acc)
@@ -53,6 +54,7 @@ local function check(index)
          if result.different == 0 then count.agree = count.agree + 1 end
          count.different = count.different + result.different
          count.elements = count.elements + result.elements
+         different = different + result.different
       end
    end
    for key, count in pairs(counts) do
@@ -61,6 +63,7 @@ local function check(index)
    end
    if first then report(first, results[first.index].message, failed) end
    assert.equal(0, failed)
+   assert.equal(0, different)
 end
 
 describe("generated matmuls on a GPU #gpu", function()
