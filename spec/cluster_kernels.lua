@@ -110,4 +110,51 @@ function cluster.reduce(size, R, C, scalar)
   }
 end
 
+-- Pairs of CTAs, one above the other, walk over pairs of tiles and share B; any M, N, K.
+function cluster.persistent(o)
+  local TM, TN, TK, stages = 128, o.tn, 64, o.stages
+  local across, steps = tc.cdiv(o.n, TN), tc.cdiv(o.k, TK)
+  local tiles = tc.cdiv(o.m, 2 * TM) * across
+  return tc.kernel{
+    name = "persistent", cluster = { 2 }, cluster_names = { "cta" }, grid = { o.clusters }, grid_names = { "pair" },
+    args = { tc.gmem({ "M", "K" }, tc.bfloat16), tc.gmem({ "K", "N" }, tc.bfloat16),
+             tc.gmem({ "M", "N" }, tc.float32) },
+    body = function(a, b, out)
+      local cta, pair = tc.axis_index "cta", tc.axis_index "pair"
+      local a_smem, b_smem = tc.smem({ stages, TM, TK }, tc.bfloat16), tc.smem({ stages, TK, TN }, tc.bfloat16)
+      local acc = tc.tmem({ TM, TN }, tc.float32)
+      local loaded = tc.barrier{ num_arrivals = 2, num_barriers = stages }
+      local consumed = tc.cluster_barrier{ collective_axes = "cta", num_barriers = stages, orders_tensor_core = true }
+      local done, read = tc.barrier{ orders_tensor_core = true }, tc.barrier{ orders_tensor_core = true }
+      local load, issue = tc.role{ name = "load", warps = 1 }, tc.role{ name = "mma", warps = 1 }
+      local store = tc.role{ name = "store", warpgroups = 1 }
+      tc.range(pair, tiles, o.clusters, function(t)
+        local m, n, before = t // across * 2 + cta, t % across, (t - pair) // o.clusters * steps
+        load(function()
+          tc.range(steps, function(k)
+            local s = (before + k) % stages
+            tc.when((before + k):ge(stages), function() tc.barrier_wait(consumed[s]) end)
+            tc.copy_gmem_to_smem(a:tile({ m, k }, { TM, TK }), a_smem[s], loaded[s])
+            tc.copy_gmem_to_smem(b:tile({ k, n }, { TK, TN }), b_smem[s], loaded[s], { collective_axes = "cta" })
+          end)
+        end)
+        issue(function()
+          tc.when(before:gt(0), function() tc.barrier_wait(read) end)
+          tc.range(steps, function(k)
+            local s = (before + k) % stages
+            tc.barrier_wait(loaded[s])
+            tc.mma(acc, a_smem[s], b_smem[s], { barrier = consumed[s], accumulate = k:gt(0) })
+          end)
+          tc.commit_arrive(done)
+        end)
+        store(function()
+          tc.barrier_wait(done)
+          out:tile({ m, n }, { TM, TN }):store(tc.async_load_tmem(acc))
+          tc.barrier_arrive(read)
+        end)
+      end)
+    end,
+  }
+end
+
 return cluster

@@ -41,6 +41,25 @@ describe("a ring of multicast tiles", function()
     end
   end
 
+  for _, case in ipairs{ { m = 300, n = 200, k = 200, tn = 64, stages = 3, clusters = 2 },
+                         { m = 256, n = 64, k = 64, tn = 64, stages = 2, clusters = 1 },
+                         { m = 520, n = 136, k = 328, tn = 128, stages = 4, clusters = 3 } } do
+    it(("walks over the tiles of %d x %d x %d"):format(case.m, case.n, case.k), function()
+      local kernel = cluster.persistent(case)
+      local a = kernels.integers({ case.m, case.k }, tc.bfloat16, 1)
+      local b = kernels.integers({ case.k, case.n }, tc.bfloat16, 2)
+      local expected = tc.reference.matmul(a, b)
+      for _, target in ipairs{ "sm_90a", "sm_100a" } do
+        in_all_modes(target, function(options)
+          local out = tc.zeros({ case.m, case.n }, tc.float32)
+          kernels.run(kernel, options, a, b, out)
+          assert.are.equal(0, (tc.max_error(out, expected)))
+        end)
+        assembles(kernel, target)
+      end
+    end)
+  end
+
   it("pays no .release.cluster where only the tensor core reads, on Hopper neither", function()
     local text = cluster.multicast{ rows = 2, columns = 1, steps = 4 }:ptx{ target = "sm_90a" }
     assert.is_truthy(text:find("mbarrier.arrive.shared::cluster.b64", 1, true))

@@ -27,6 +27,16 @@ describe("clusters on a GPU #gpu", function()
     end)
   end
 
+  on_gpu("walk over the tiles of a ragged product", function()
+    local case = { m = 5000, n = 1000, k = 648, tn = 128, stages = 4, clusters = 60 }
+    local a = kernels.integers({ case.m, case.k }, tc.bfloat16, 1)
+    local b = kernels.integers({ case.k, case.n }, tc.bfloat16, 2)
+    local expected, kernel = tc.reference.matmul(a, b):totable(), cluster.persistent(case)
+    local out = tc.zeros({ case.m, case.n }, tc.float32, { device = gpu })
+    for _ = 1, 20 do kernel(there(a), there(b), out) end
+    assert.are.same(expected, out:totable())
+  end)
+
   for _, case in ipairs{
     { size = 2, shape = { 64, 64 }, dtype = tc.float16 },
     { size = 4, shape = { 64, 128 }, dtype = tc.float16 },
