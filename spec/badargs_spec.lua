@@ -236,6 +236,7 @@ local classes = documentation.classes(all)
 -- Functions of no interest here: they take anything, or read what the table of arguments says.
 -- What their messages are about is said in other words.
 local elsewhere = {
+  ["tcmma.matmul, opts = table"] = "operands must be one of", -- no options are fine; these arrays are not
   ["tcmma.copy_gmem_to_smem, barrier = nil"] = "without a barrier", -- the documented message
   ["tcmma.randint, opts = nil"] = "option 'high' is missing",
   ["tcmma.cluster_barrier, opts = nil"] = "option 'collective_axes' is missing",

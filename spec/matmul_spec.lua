@@ -92,6 +92,41 @@ describe("matmul", function()
       run(128, 128, 64, { dtype = "f16", accumulate_f32 = false, atol = 0.1 })
    end)
 
+   for i = 0, 5 do
+      local types = ({ { "e4m3", "e4m3" }, { "e5m2", "e5m2" }, { "e4m3", "e5m2" } })[i // 2 + 1]
+      local promoted = i % 2 == 1
+      local how = promoted and ", summed in float32" or ""
+      it(("takes %s and %s on Hopper%s"):format(types[1], types[2], how), function()
+         run(200, 272, 528, {
+            dtype = types[1], dtype_b = types[2], out_dtype = "f32", transpose_b = true, target = "sm_90a",
+            accumulate_f32 = promoted or nil, atol = 2e-2, config = { tile_n = 128, ctas = 2 },
+         })
+      end)
+   end
+
+   it("adds short sums in float32 where that is asked for", function()
+      local device, K = on "sm_90a", 1024
+      -- One large product first: what follows is lost in sums of 14 bits.
+      local a = tc.full({ 64, K }, 1, "e4m3", { device = device })
+      local b = tc.full({ 64, K }, 0.0625, "e4m3", { device = device })
+      for i = 0, 63 do
+         a:set(i, 0, 448)
+         b:set(i, 0, 448)
+      end
+      local problem = {
+         M = 64, N = 64, K = K, dtype = "e4m3", out_dtype = "f32", transpose_b = true, target = "sm_90a",
+      }
+      local exact, errors = 448 * 448 + (K - 1) * 0.0625, {}
+      for i, promoted in ipairs { false, true } do
+         problem.accumulate_f32 = promoted
+         local out = tc.zeros({ 64, 64 }, "f32", { device = device })
+         local kernel = matmul.kernel(problem)
+         kernel:emulate({ target = "sm_90a", numerics = "hardware" }, a, b, out)
+         errors[i] = math.abs(out:get(5, 7) - exact)
+      end
+      assert.is_true(errors[2] < errors[1] / 3, ("%g against %g"):format(errors[2], errors[1]))
+   end)
+
    it("allocates the result", function()
       local a, b = tc.ones({ 64, 32 }, "f16"), tc.ones({ 32, 64 }, "f16")
       local out = matmul(a, b)
@@ -225,7 +260,7 @@ describe("matmul refuses", function()
          assert.matches(expected, text, 1, true)
       end)
    end
-   refuses("what is no array", "'a' must be an array, got number", 1, b)
+   refuses("what is no array", "'a' must be an array, got integer 1", 1, b)
    refuses("vectors", "'a' must have two dimensions, it has shape (64)", tc.ones({ 64 }, "f16"), b)
    refuses("shapes that do not meet", "'b' has shape (32, 64), expected (64, 64)", a, tc.ones({ 32, 64 }, "f16"))
    refuses("a wrong result", "'out' has shape (64, 32), expected (64, 64)", a, b, tc.ones({ 64, 32 }, "f16"))
@@ -236,7 +271,7 @@ describe("matmul refuses", function()
       "a row of 'a' has 60 elements of float16; TMA needs a multiple of 8 (16 bytes). Pad the array to 64 columns",
       tc.ones({ 64, 60 }, "f16"), tc.ones({ 60, 64 }, "f16"))
    refuses("an unknown option", "unknown option 'biass'", a, b, nil, { biass = a })
-   refuses("an option of the wrong kind", "option 'bias' must be an array, got number", a, b, nil, { bias = 1 })
+   refuses("an option of the wrong kind", "option 'bias' must be an array, got integer 1", a, b, nil, { bias = 1 })
    refuses("an unknown epilogue", "option 'epilogue' must be 'none', 'relu', 'gelu' or a function", a, b, nil,
       { epilogue = "silu" })
    refuses("a bias of the wrong length", "'bias' has shape (32), expected (64)", a, b, nil,
@@ -256,7 +291,7 @@ describe("matmul refuses", function()
       { config = { tile_n = 64, cluster = 3 } })
    refuses("more stages than fit", "bytes of SMEM, sm_100a has", a, b, nil,
       { config = { tile_m = 128, tile_n = 256, stages = 9 } })
-   refuses("bf16 accumulated in f16", "accumulate_f32 = false is for float16 operands only",
+   refuses("bf16 accumulated in f16", "accumulate_f32 = false is for float16 and 8-bit operands",
       tc.ones({ 64, 64 }, "bf16"), tc.ones({ 64, 64 }, "bf16"), nil, { accumulate_f32 = false })
 
    it("with the caller's line", function()

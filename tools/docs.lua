@@ -7,7 +7,6 @@
 local documentation = require "tcmma.documentation"
 local tc = require "tcmma"
 
-require "tcmma.matmul"
 local REFERENCE, META, README = "docs/reference.md", "lua/tcmma/meta.lua", "README.md"
 local VARIABLES_BEGIN, VARIABLES_END = "<!-- made by tools/docs.lua -->\n", "<!-- end -->\n"
 

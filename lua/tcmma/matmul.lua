@@ -1,13 +1,14 @@
 --- matmul(a, b, out, opts): matrix products of any size with a fused epilogue, on the public API alone.
 
+local arguments = require "tcmma.arguments"
 local documentation = require "tcmma.documentation"
 local kernel = require "tcmma.matmul_kernel"
 local model = require "tcmma.matmul_model"
 local tc = require "tcmma"
 
 local options_known = {
-  transpose_b = "boolean", epilogue = "any", bias = "userdata", residual = "userdata", row_scale = "userdata",
-  column_scale = "userdata", accumulate_f32 = "boolean", config = "table",
+  transpose_b = "boolean", epilogue = "any", bias = "array", residual = "array", row_scale = "array",
+  column_scale = "array", accumulate_f32 = "boolean", config = "table",
 }
 local config_known = {
   tile_m = true, tile_n = true, tile_k = true, stages = true, group = true, swap = true, split_k = true,
@@ -85,6 +86,10 @@ local function check_complete(problem, config)
   if config.tile_m == 64 and config.tile_n % 16 ~= 0 and problem.target ~= "sm_90a" then
     fail("tile_n = %d: with tile_m = 64, %s needs a multiple of 16", config.tile_n, problem.target)
   end
+  if problem.promote and config.tile_n > model.PROMOTED then
+    fail("tile_n = %d: with accumulate_f32 = true for 8-bit operands %s takes at most %d", config.tile_n,
+      problem.target, model.PROMOTED)
+  end
   if config.cluster > 1 and config.tile_n % (8 * config.cluster) ~= 0 then
     fail("cluster = %d: tile_n = %d must be a multiple of %d, 8 for each CTA", config.cluster, config.tile_n,
       8 * config.cluster)
@@ -135,9 +140,11 @@ local function complete(problem)
   if narrow and not p.transpose_b and p.target == "sm_90a" then
     fail("8-bit operands of wgmma are K-major: store b as [N, K] and pass transpose_b = true")
   end
+  -- Hopper keeps about 14 bits of a sum of 8-bit products.
+  p.promote = narrow and p.accumulate_f32 == true and p.target == "sm_90a"
   if p.accumulate_f32 == nil then p.accumulate_f32 = true end
-  if not p.accumulate_f32 and p.dtype ~= tc.float16 then
-    fail("accumulate_f32 = false is for float16 operands only; %s accumulates in float32", p.dtype.name)
+  if not p.accumulate_f32 and p.dtype ~= tc.float16 and not narrow then
+    fail("accumulate_f32 = false is for float16 and 8-bit operands; %s accumulates in float32", p.dtype.name)
   end
   local e = p.epilogue
   if e == "none" then p.epilogue = nil
@@ -179,7 +186,8 @@ local function key_of(problem, given)
   local parts = {
     problem.name or "", problem.target, problem.sms or "-", problem.M, problem.N, problem.K, dtype(problem.dtype),
     dtype(problem.dtype_b), dtype(problem.out_dtype), problem.transpose_b and "nt" or "nn", tostring(problem.epilogue),
-    dtype(problem.bias), dtype(problem.residual), dtype(problem.row_scale), dtype(problem.column_scale), tostring(problem.accumulate_f32),
+    dtype(problem.bias), dtype(problem.residual), dtype(problem.row_scale), dtype(problem.column_scale),
+    tostring(problem.accumulate_f32), tostring(problem.promote),
   }
   if given then
     for _, name in ipairs { "tile_m", "tile_n", "tile_k", "stages", "group", "swap", "split_k", "cluster", "ctas" } do
@@ -196,7 +204,8 @@ local function cached(problem, given)
   local entry = cache[key]
   if not entry then
     local config = configure(problem, given)
-    entry = { kernel = kernel.build(problem, config), config = config }
+    -- The problem keeps an epilogue function alive, whose address is in the key.
+    entry = { kernel = kernel.build(problem, config), config = config, problem = problem }
     cache[key] = entry
   end
   return entry
@@ -224,36 +233,43 @@ end
 matmul.describe = model.describe
 
 local function check_array(name, x, shape)
-  if not tostring(x):find "^tcmma.array" and type(x) ~= "userdata" then
-    fail("'%s' must be an array, got %s", name, type(x))
-  end
+  if not arguments.is_array(x) then fail("'%s' must be an array, got %s", name, arguments.describe(x)) end
   local got = x.shape
   local same = #got == #shape
   for i, size in ipairs(shape) do same = same and got[i] == size end
   if not same then fail("'%s' has shape %s, expected %s", name, shape_text(got), shape_text(shape)) end
 end
 
-local function problem_of(a, b, out, opts)
+local function check_options(opts)
   for name, value in pairs(opts) do
     local kind = options_known[name]
     if not kind then fail("unknown option '%s' (options: %s)", tostring(name), names(options_known)) end
-    if kind ~= "any" and type(value) ~= kind then
-      fail("option '%s' must be %s, got %s", name, kind == "userdata" and "an array" or "a " .. kind, type(value))
+      if not first then first = x
+      elseif not second then second = x
+      elseif not third then third = x
+      else fourth = x end
+      fail("option '%s' must be %s %s, got %s", name, kind == "array" and "an" or "a", kind, arguments.describe(value))
     end
   end
+end
+
+local function problem_of(a, b, out, opts)
+  check_options(opts)
+  if a == nil or b == nil then fail("'%s' must be an array, got nil", a == nil and "a" or "b") end
   for name, x in pairs { a = a, b = b } do
-    if type(x) ~= "userdata" then fail("'%s' must be an array, got %s", name, type(x)) end
+    if not arguments.is_array(x) then fail("'%s' must be an array, got %s", name, arguments.describe(x)) end
     if x.rank ~= 2 then fail("'%s' must have two dimensions, it has shape %s", name, shape_text(x.shape)) end
   end
   local M, K = a.shape[1], a.shape[2]
   local N = b.shape[opts.transpose_b and 1 or 2]
   check_array("b", b, opts.transpose_b and { N, K } or { K, N })
   if out ~= nil then check_array("out", out, { M, N }) end
+  local device = a.device
   local problem = {
     M = M, N = N, K = K, dtype = a.dtype, dtype_b = b.dtype ~= a.dtype and b.dtype or nil,
     out_dtype = out and out.dtype, transpose_b = opts.transpose_b, epilogue = opts.epilogue,
-    accumulate_f32 = opts.accumulate_f32, target = a.device.target,
-    sms = not a.device.is_emulator and a.device.properties.sm_count or nil,
+    accumulate_f32 = opts.accumulate_f32, target = device.target,
+    sms = not device.is_emulator and device.properties.sm_count or nil,
   }
   local shapes = { bias = { N }, residual = { M, N }, row_scale = { M }, column_scale = { N } }
   for name, shape in pairs(shapes) do
@@ -265,29 +281,113 @@ local function problem_of(a, b, out, opts)
   return complete(problem)
 end
 
+local vectors = { "bias", "row_scale", "column_scale", "residual" }
+
+local function launch(kernel_of, a, b, out, opts)
+  local first, second, third, fourth
+  for _, name in ipairs(vectors) do
+    local x = opts[name]
+    if x then
+      if not first then first = x elseif not second then second = x elseif not third then third = x else fourth = x end
+    end
+  end
+  if not first then return kernel_of(a, b, out) end
+  if not second then return kernel_of(a, b, first, out) end
+  if not third then return kernel_of(a, b, first, second, out) end
+  if not fourth then return kernel_of(a, b, first, second, third, out) end
+  return kernel_of(a, b, first, second, third, fourth, out)
+end
+
 local function call(a, b, out, opts)
-  opts = opts or {}
   local problem = problem_of(a, b, out, opts)
   local entry = cached(problem, opts.config)
   out = out or tc.empty({ problem.M, problem.N }, problem.out_dtype, { device = a.device })
-  local arrays = { a, b }
-  for _, name in ipairs { "bias", "row_scale", "column_scale", "residual" } do
-    if opts[name] then arrays[#arrays + 1] = opts[name] end
+  launch(entry.kernel, a, b, out, opts)
+  return out, entry.kernel
+end
+
+--- The last call with each table of options: the same arrays with an unchanged table are launched again at once.
+-- Neither the options nor the arrays are kept alive by it.
+local last_calls = setmetatable({}, { __mode = "k" })
+local no_options = {}
+
+local TRIED = 12 -- candidates that matmul.tune measures
+
+--- Measures the model's best candidates on these arrays; calls for the same problem take the winner from then on.
+function matmul.tune(a, b, out, opts, tuning)
+  opts = opts or {}
+  local ok, problem = pcall(problem_of, a, b, out, opts)
+  if not ok then error(problem, 2) end
+  local configs = {}
+  for i, candidate in ipairs(model.candidates(problem, searched)) do
+    if i > TRIED then break end
+    configs[i] = candidate.config
   end
+  local arrays = { a, b }
+  for _, name in ipairs(vectors) do arrays[#arrays + 1] = opts[name] end
   arrays[#arrays + 1] = out
-  entry.kernel(table.unpack(arrays))
-  return out
+  local settings = { name = ("matmul %dx%dx%d %s"):format(problem.M, problem.N, problem.K, problem.dtype.short) }
+  for key, value in pairs(tuning or {}) do settings[key] = value end
+  local best, _, results = tc.autotune(configs, function(config) return cached(problem, config).kernel end, arrays,
+    settings)
+  cache[key_of(problem)] = cached(problem, best)
+  for key in pairs(last_calls) do last_calls[key] = nil end
+  return best, results
+end
+
+local function again(last, a, b, out, opts)
+  if last.a ~= a or last.b ~= b or last.out ~= out then return false end
+  for name in pairs(options_known) do
+    if last[name] ~= opts[name] then return false end
+  end
+  return true
 end
 
 setmetatable(matmul, {
   __call = function(_, a, b, out, opts)
-    local ok, result = pcall(call, a, b, out, opts)
+    opts = opts or no_options
+    local last = last_calls[opts]
+    if last and again(last, a, b, out, opts) then
+      launch(last.kernel, a, b, out, opts)
+      return out
+    end
+    arguments.check(type(opts) == "table", 4, "matmul", "options table", opts)
+    local ok, result, kernel_of = pcall(call, a, b, out, opts)
     if not ok then error(result, 2) end
+    -- A table `config` could change unseen.
+    if out and not opts.config then
+      last = setmetatable({ a = a, b = b, out = out, kernel = kernel_of }, { __mode = "v" })
+      for name in pairs(options_known) do last[name] = opts[name] end
+      last_calls[opts] = last
+    end
     return result
   end,
 })
 
+documentation.add("tcmma", {
+  { "matmul", matmul, [[
+matmul(a: tcmma.array, b: tcmma.array, out?: tcmma.array, opts?: MatmulOptions) -> tcmma.array
+out (M, N) = epilogue(a (M, K) @ b (K, N)), by a kernel that is made for the shape and kept; `require "tcmma.matmul"`.
+Any M, N, K whose rows are multiples of 16 bytes; float16, bfloat16 or 8-bit floats. Without `out` the result is a new
+array of the type of `a` (bfloat16 for 8-bit floats).
+
+The epilogue, in float32: times `row_scale[m]`, times `column_scale[n]`, plus `bias[n]`, then the function `epilogue`,
+then plus `residual[m][n]`; then rounded to the type of `out`. Options:
+- `transpose_b` (false): `b` is stored as (N, K); 8-bit operands on Hopper need it
+- `epilogue`: `"relu"`, `"gelu"` (the tanh form), or a function of a fragment
+- `bias`, `column_scale` (N), `row_scale` (M), `residual` (M, N): arrays
+- `accumulate_f32` (true): false accumulates float16 operands in float16; on Hopper, true given for 8-bit operands
+  adds the tensor core's short sums to float32 after each 128 of K
+- `config`: a configuration, or a part of one, instead of the cost model's: `tile_m`, `tile_n`, `tile_k`, `stages`,
+  `group` (rows of tiles walked together), `swap` (rows of the accumulator run over N), `split_k`, `cluster` (CTAs that
+  share b by multicast), `ctas`]] },
+})
+
 documentation.add("tcmma.matmul", {
+  { "tune", matmul.tune, [[
+tune(a: tcmma.array, b: tcmma.array, out: tcmma.array, opts?: MatmulOptions, tuning?: AutotuneOptions) -> table, table
+Measures the model's best candidates with `tc.autotune` and makes `matmul` take the winner for this problem. Returns
+the configuration and all results.]] },
   { "kernel", matmul.kernel, [[
 kernel(problem: table, config?: table) -> tcmma.kernel, table
 The kernel for a problem without arrays, and its complete configuration. `problem` has `M`, `N`, `K`, `dtype`, and

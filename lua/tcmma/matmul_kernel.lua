@@ -163,10 +163,12 @@ local function plan(problem, config, refs)
   p.left = operand(left[1], config.tile_m, config.tile_k, config.stages, left[2], left[3])
   p.right = operand(right[1], config.tile_n, config.tile_k, config.stages, right[2], right[3],
     half_swizzle(problem, config, right[2], right[3]))
-  p.acc = {}
   local narrow = p.accumulator.bits < 32
   local acc = tc.tmem(p.slots > 1 and { p.slots, config.tile_m, config.tile_n } or { config.tile_m, config.tile_n },
     p.accumulator, narrow and { packed = false } or nil)
+  -- What the epilogue reads: the accumulator, or the float32 sum of accumulators of one k-block each.
+  if problem.promote then p.sum = tc.tmem({ config.tile_m, config.tile_n }, tc.float32) end
+  function p.result_of(turn) return p.sum or p.acc_of(turn) end
   function p.acc_of(turn) return p.slots > 1 and acc[turn % p.slots] or acc end
   function p.slot_of(barrier, turn) return p.slots > 1 and barrier[turn % p.slots] or barrier end
 
@@ -180,7 +182,7 @@ local function plan(problem, config, refs)
     collective_axes = config.cluster > 1 and "cta" or nil,
   }
   p.done = tc.barrier { name = "done", num_barriers = p.slots, orders_tensor_core = true }
-  if p.persistent then
+  if p.persistent or p.sum then
     p.drained = tc.barrier { name = "drained", num_barriers = p.slots, orders_tensor_core = true }
   end
   if config.split_k > 1 then
@@ -212,16 +214,24 @@ local function place(p, m, n, piece)
   end
 end
 
-local function load_tile(p, m, n, position)
+local function load_block(p, m, n, k, position)
   local shared = p.config.cluster > 1 and { collective_axes = "cta" } or nil
-  tc.range(p.steps, function(k)
-    local s = position.slot()
-    if p.config.split_k > 1 then k = k + p.rank * p.steps end
-    tc.barrier_wait(p.consumed[s], { parity = position.parity() })
-    tc.copy_gmem_to_smem(p.left.source(m, k), p.left.smem[s], p.loaded[s])
-    tc.copy_gmem_to_smem(p.right.source(n, k), p.right.smem[s], p.loaded[s], shared)
-    position.next()
-  end)
+  local s = position.slot()
+  if p.config.split_k > 1 then k = k + p.rank * p.steps end
+  tc.barrier_wait(p.consumed[s], { parity = position.parity() })
+  tc.copy_gmem_to_smem(p.left.source(m, k), p.left.smem[s], p.loaded[s])
+  tc.copy_gmem_to_smem(p.right.source(n, k), p.right.smem[s], p.loaded[s], shared)
+  position.next()
+end
+
+local function multiply_block(p, acc, accumulate, position)
+  local s = position.slot()
+  local left, right = p.left.smem[s], p.right.smem[s]
+  if not p.left.k_last then left = left:T() end
+  if p.right.k_last then right = right:T() end
+  tc.barrier_wait(p.loaded[s])
+  tc.mma(acc, left, right, { barrier = p.consumed[s], accumulate = accumulate })
+  position.next()
 end
 
 local function multiply_tile(p, turn, position)
@@ -229,16 +239,18 @@ local function multiply_tile(p, turn, position)
     tc.when(turn:ge(p.slots), function() tc.barrier_wait(p.slot_of(p.drained, turn)) end)
   end
   local acc = p.acc_of(turn)
-  tc.range(p.steps, function(k)
-    local s = position.slot()
-    local left, right = p.left.smem[s], p.right.smem[s]
-    if not p.left.k_last then left = left:T() end
-    if p.right.k_last then right = right:T() end
-    tc.barrier_wait(p.loaded[s])
-    tc.mma(acc, left, right, { barrier = p.consumed[s], accumulate = k:gt(0) })
-    position.next()
-  end)
+  tc.range(p.steps, function(k) multiply_block(p, acc, k:gt(0), position) end)
   tc.commit_arrive(p.slot_of(p.done, turn))
+end
+
+--- Adds the accumulator of one k-block to the sum; the first one starts it.
+local function add_block(p, k)
+  tc.barrier_wait(p.done)
+  local block = tc.async_load_tmem(p.acc_of(0))
+  tc.when(k:eq(0), function() tc.async_store_tmem(p.sum, block) end, function()
+    tc.async_store_tmem(p.sum, tc.async_load_tmem(p.sum) + block)
+  end)
+  tc.barrier_arrive(p.drained)
 end
 
 local function load_residual(p, m, n, turn)
@@ -260,7 +272,7 @@ end
 --- A CTA that is not the first of its cluster hands its part of the sum over.
 local function hand_over(p)
   for i, piece in ipairs(p.pieces) do
-    local x = tc.async_load_tmem(p.acc_of(0):at(tc.all, tc.ds(piece.at, piece.width)))
+    local x = tc.async_load_tmem(p.result_of(0):at(tc.all, tc.ds(piece.at, piece.width)))
     tc.cluster_ref(p.partial[i][p.rank - 1], 0):store(x)
   end
   tc.barrier_arrive(tc.cluster_ref(p.partial_ready, 0))
@@ -268,7 +280,7 @@ end
 
 local function store_tile(p, m, n, turn)
   local config, swap = p.config, p.config.swap
-  local acc = p.acc_of(turn)
+  local acc = p.result_of(turn)
   for i, piece in ipairs(p.pieces) do
     local row, column, part = place(p, m, n, piece)
     local b, s = piece.buffer, piece.slot
@@ -282,7 +294,7 @@ local function store_tile(p, m, n, turn)
     for other = 0, config.split_k - 2 do x = x + p.partial[i][other]:load() end
     x = finish(p.problem, p.refs, x, at):astype(p.problem.out_dtype)
     if p.refs.residual then tc.barrier_arrive(p.residual_free[b][s]) end
-    if p.drained and i == #p.pieces then tc.barrier_arrive(p.slot_of(p.drained, turn)) end
+    if p.drained and not p.sum and i == #p.pieces then tc.barrier_arrive(p.slot_of(p.drained, turn)) end
     tc.wait_smem_to_gmem(p.waits[i], { wait_read_only = true })
     local buffer = p.staged[b][s]
     if swap then buffer:T():store(x) else buffer:store(x) end
@@ -293,7 +305,7 @@ end
 
 --- The epilogue of a tile: of one CTA, or of a cluster that has divided K.
 local function finish_tile(p, m, n, turn)
-  tc.barrier_wait(p.slot_of(p.done, turn))
+  if not p.sum then tc.barrier_wait(p.slot_of(p.done, turn)) end
   if p.config.split_k == 1 then return store_tile(p, m, n, turn) end
   tc.when(p.rank:gt(0), function() hand_over(p) end)
   tc.when(p.rank:eq(0), function()
@@ -315,8 +327,21 @@ local function body(problem, config, refs)
   local function tile_of(tile, turn)
     local m, n = tile_position(tile, p.tiles_m, p.tiles_n, config.group)
     if config.cluster > 1 then m = m * config.cluster + p.rank end
-    load(function() load_tile(p, m, n, loading) end)
-    mma(function() multiply_tile(p, turn, multiplying) end)
+    if p.sum then
+      tc.range(p.steps, function(k)
+        load(function() load_block(p, m, n, k, loading) end)
+        mma(function()
+          local later = p.persistent and turn:gt(0):lor(k:gt(0)) or k:gt(0)
+          tc.when(later, function() tc.barrier_wait(p.drained) end)
+          multiply_block(p, p.acc_of(0), false, multiplying)
+          tc.commit_arrive(p.done)
+        end)
+        epilogue(function() add_block(p, k) end)
+      end)
+    else
+      load(function() tc.range(p.steps, function(k) load_block(p, m, n, k, loading) end) end)
+      mma(function() multiply_tile(p, turn, multiplying) end)
+    end
     if residual then
       residual(function()
         tc.when(config.split_k == 1 or p.rank:eq(0), function() load_residual(p, m, n, turn) end)

@@ -41,6 +41,8 @@ local RAGGED = 1.6         -- more time to load from rows that are no multiple o
 local FEW_STAGES = 0.05    -- loss for each stage fewer than four
 local BARRIER_BYTES = 1024 -- of SMEM set aside for barriers and alignment
 
+model.PROMOTED = 128 -- most columns where a tile has two accumulators in registers
+
 local function cdiv(a, b) return (a + b - 1) // b end
 
 local function bytes_of(dtype) return dtype.bits / 8 end
@@ -205,7 +207,7 @@ function model.candidates(problem, limits)
     -- Swapping pays where it saves idle rows, and moves the long way through the epilogue otherwise.
     if swap and problem.M > 128 then break end
     for _, tile_m in ipairs { 64, 128 } do
-      for tile_n = 16, math.min(256, cdiv(columns, 16) * 16), 16 do
+      for tile_n = 16, math.min(problem.promote and model.PROMOTED or 256, cdiv(columns, 16) * 16), 16 do
         for units = 1, tile_m == 64 and 2 or 1 do
           for way = 1, problem.M <= 128 and limits.split_k or limits.cluster do
             local split_k = problem.M <= 128 and way or 1

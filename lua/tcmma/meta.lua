@@ -21,6 +21,8 @@
 ---@alias Tensormap tcmma.tensormap
 ---@alias Union tcmma.union
 ---@alias Var tcmma.var
+---@alias AutotuneOptions table
+---@alias MatmulOptions table
 
 ---@class tcmma
 local tc = {}
@@ -470,6 +472,27 @@ function tc.log2(x) end
 ---@param body function
 function tc.loop(body) end
 
+---out (M, N) = epilogue(a (M, K) @ b (K, N)), by a kernel that is made for the shape and kept; `require "tcmma.matmul"`.
+---Any M, N, K whose rows are multiples of 16 bytes; float16, bfloat16 or 8-bit floats. Without `out` the result is a new
+---array of the type of `a` (bfloat16 for 8-bit floats).
+---
+---The epilogue, in float32: times `row_scale[m]`, times `column_scale[n]`, plus `bias[n]`, then the function `epilogue`,
+---then plus `residual[m][n]`; then rounded to the type of `out`. Options:
+---- `transpose_b` (false): `b` is stored as (N, K); 8-bit operands on Hopper need it
+---- `epilogue`: `"relu"`, `"gelu"` (the tanh form), or a function of a fragment
+---- `bias`, `column_scale` (N), `row_scale` (M), `residual` (M, N): arrays
+---- `accumulate_f32` (true): false accumulates float16 operands in float16; on Hopper, true given for 8-bit operands
+---  adds the tensor core's short sums to float32 after each 128 of K
+---- `config`: a configuration, or a part of one, instead of the cost model's: `tile_m`, `tile_n`, `tile_k`, `stages`,
+---  `group` (rows of tiles walked together), `swap` (rows of the accumulator run over N), `split_k`, `cluster` (CTAs that
+---  share b by multicast), `ctas`
+---@param a tcmma.array
+---@param b tcmma.array
+---@param out? tcmma.array
+---@param opts? MatmulOptions
+---@return tcmma.array
+function tc.matmul(a, b, out, opts) end
+
 ---The larger one, by elements. Of a number and a NaN it is the number.
 ---@param a number|Scalar|Fragment
 ---@param b number|Scalar|Fragment
@@ -712,6 +735,17 @@ function tc.matmul.describe(config) end
 ---@return tcmma.kernel
 ---@return table
 function tc.matmul.kernel(problem, config) end
+
+---Measures the model's best candidates with `tc.autotune` and makes `matmul` take the winner for this problem. Returns
+---the configuration and all results.
+---@param a tcmma.array
+---@param b tcmma.array
+---@param out tcmma.array
+---@param opts? MatmulOptions
+---@param tuning? AutotuneOptions
+---@return table
+---@return table
+function tc.matmul.tune(a, b, out, opts, tuning) end
 
 tc.npy = {}
 
@@ -1144,7 +1178,7 @@ function class_ref:load() end
 ---
 ---- `args`: the arrays of the run, which works on copies of them; they are kept for the peeks that follow. An argument without an array gets random normal numbers (integers from -4 to 4), the same ones each time
 ---- `target`: the kernel's own, else that of the current device; for TMEM one that has it
----- `mode`, `numerics`, `seed`: as for `kernel:emulate`; `mode` is "fast" unless given
+---- `mode`, `numerics`, `seed`: as for `kernel:emulate`; `mode` is "fast" unless given; in the others an MMA that nobody waits for is an error
 ---- `cta`: the block to look at, {x, y, z} as in a report; default {0, 0, 0}
 ---- `quiet`: print nothing
 ---

@@ -1,2 +1,2 @@
 --- The parts of the module that are written in Lua, tc.NAME each; loaded when first used.
-return { "autotune", "bench", "help", "npy", "safetensors" }
+return { "autotune", "bench", "help", "matmul", "npy", "safetensors" }
