@@ -244,10 +244,9 @@ local function check_options(opts)
   for name, value in pairs(opts) do
     local kind = options_known[name]
     if not kind then fail("unknown option '%s' (options: %s)", tostring(name), names(options_known)) end
-      if not first then first = x
-      elseif not second then second = x
-      elseif not third then third = x
-      else fourth = x end
+    local ok = kind == "any" or type(value) == kind
+    if kind == "array" then ok = arguments.is_array(value) end
+    if not ok then
       fail("option '%s' must be %s %s, got %s", name, kind == "array" and "an" or "a", kind, arguments.describe(value))
     end
   end
