@@ -42,7 +42,7 @@ M.targets = {
    },
 }
 
-M.forms = { "plain", "roles", "persistent", "double", "pairs", "registers" }
+M.forms = { "plain", "roles", "persistent", "double", "pairs", "registers", "two", "preloaded", "promoted" }
 
 local function bytes(name) return tc.dtype(name).bits // 8 end
 
@@ -81,7 +81,10 @@ local function draw_tile(o, random)
    o.tm = random.from(target.rows)
    if o.form == "registers" then o.tm = o.target == "sm_100a" and 128 or random.from { 64, 128 } end
    local limit = o.tm > 192 and 128 or o.tm > 128 and 168 or 256
-   if o.form == "double" then limit = math.min(limit, o.tm > 128 and 128 or 256) end -- 512 columns
+   if o.form == "double" and o.tm > 128 then limit = 128 end -- 512 columns
+   if o.form == "two" then limit = o.tm > 128 and 64 or 128 end
+   if o.form == "preloaded" then limit = o.tm > 128 and 64 or 128 end
+   if o.form == "promoted" then o.tm, limit = math.min(o.tm, 128), o.tm > 64 and 64 or 128 end -- twice in registers
    if o.integer then step, limit = 16, limit // 16 * 16 end
    -- Half of the tiles are as they are in practice.
    if random.chance(50) then
@@ -106,7 +109,7 @@ local function draw_store(o, random)
       if o.tn % piece == 0 and piece <= most then legal[#legal + 1] = piece end
    end
    if o.tm * o.tn <= 128 * 128 then legal[#legal + 1] = o.tn end
-   o.piece = whole and o.tn or random.from(legal)
+   o.piece = (whole or o.form == "promoted") and o.tn or random.from(legal)
    o.store = random.chance(80) and "tma" or "gmem"
    o.out_swizzle = draw_swizzle(random, o.piece, o.out) or "none"
    o.read_only = random.chance(30)
@@ -133,12 +136,21 @@ local function draw_problem(o, random)
    o.k = up(o.k, (o.a_transposed and not o.b_transposed) and 1 or line)
 end
 
+-- Clusters of two CTAs that share the tile of one operand: tiles above each other share B's.
+local function draw_cluster(o, random)
+   local roles = o.form == "roles" or o.form == "pairs" or o.form == "persistent" or o.form == "double"
+   if roles and random.chance(25) then
+      o.cluster = random.from { "rows", "columns" }
+      if o.tn % 16 ~= 0 then o.cluster = "columns" end
+   end
+end
+
 -- Other ways to say the same.
 local function draw_wording(o, random)
-   local one = o.form == "plain" or o.form == "roles" or o.form == "registers"
+   local one = o.form ~= "persistent" and o.form ~= "double" and o.form ~= "pairs"
    o.commit = random.chance(15) -- tc.commit_arrive in place of the option `barrier`
    o.unrolled = one and random.chance(20) and ceil(o.k, o.tk) <= 5
-   o.named = one and not o.unrolled and random.chance(20)
+   o.named = one and not o.unrolled and not o.cluster and random.chance(20)
    -- The K of a stage in two MMAs; a slice is a multiple of what the swizzle spans.
    local half = o.tk // 2 * bytes(o.dtype)
    o.halves = random.chance(20) and o.form ~= "registers" and half % 32 == 0
@@ -150,7 +162,8 @@ local SMEM = 227 * 1024 - 2048 -- less what barriers and alignment take
 -- Keeps what was drawn within what an SM has.
 local function fit(o)
    local function needed()
-      local ring = o.stages * (o.tm * bytes(o.dtype) + o.tn * bytes(o.dtype_b)) * o.tk
+      local columns = o.form == "two" and 2 * o.tn or o.tn
+      local ring = o.stages * (o.tm * bytes(o.dtype) + columns * bytes(o.dtype_b)) * o.tk
       return ring + (o.store == "tma" and 2 * o.tm * o.piece * bytes(o.out) or 0)
    end
    while needed() > SMEM and o.stages > 1 do o.stages = o.stages - 1 end
@@ -169,6 +182,7 @@ function M.draw(target, index, seed)
    draw_tile(o, random)
    draw_store(o, random)
    draw_problem(o, random)
+   draw_cluster(o, random)
    draw_wording(o, random)
    fit(o)
    return o
@@ -181,6 +195,8 @@ local function option(condition, text) return condition and text or "" end
 -- Names of the arguments after the output, in order.
 local function extras(o)
    local names = {}
+   if o.form == "two" then names[1] = "b2" end
+   if o.form == "preloaded" then names[1] = "initial" end
    for _, name in ipairs { "row_scale", "bias", "residual" } do
       if o[name] then names[#names + 1] = name end
    end
@@ -192,12 +208,16 @@ local shapes = {
    b = function(o) return o.b_transposed and "N, K" or "K, N" end,
    out = function() return "M, N" end,
    residual = function() return "M, N" end,
+   initial = function() return "M, N" end,
    bias = function() return "N" end,
    row_scale = function() return "M" end,
 }
 
+shapes.b2 = shapes.b
+
 local function dtype_of(o, name)
-   return name == "a" and o.dtype or name == "b" and o.dtype_b or name == "out" and o.out or "f32"
+   local types = { a = o.dtype, b = o.dtype_b, b2 = o.dtype_b, out = o.out, initial = o.acc }
+   return types[name] or "f32"
 end
 
 local function all_arguments(o)
@@ -223,15 +243,17 @@ local function header(o)
 local tc = require "tcmma"
 local M, N, K = %d, %d, %d
 local TM, TN, TK, STAGES, PIECE = %d, %d, %d, %d, %d
-local STEPS, TILES_M, TILES_N, PIECES = (K + TK - 1) // TK, (M + TM - 1) // TM, (N + TN - 1) // TN, TN // PIECE
+local STEPS, PIECES = (K + TK - 1) // TK, TN // PIECE
+local TILES_M, TILES_N = tc.cdiv(M, %sTM), tc.cdiv(N, %sTN)
 
 local kernel = tc.kernel {
    name = "generated", target = "%s",
    args = { %s },
-   grid = %s, grid_names = %s,
+   grid = %s, grid_names = %s,%s
    body = function(%s)
-]]):format(o.m, o.n, o.k, o.tm, o.tn, o.tk, o.stages, o.piece, o.target, table.concat(args, ", "),
-      counts, names, table.concat(all_arguments(o), ", "))
+]]):format(o.m, o.n, o.k, o.tm, o.tn, o.tk, o.stages, o.piece,
+      option(o.cluster == "rows", "2 * "), option(o.cluster == "columns", "2 * "), o.target, table.concat(args, ", "), counts,
+      names, option(o.cluster, ' cluster = { 2 }, cluster_names = { "rank" },'), table.concat(all_arguments(o), ", "))
 end
 
 local function allocations(o)
@@ -246,10 +268,14 @@ local function allocations(o)
       option(o.form == "registers", ('local a_tmem = tc.tmem({ TM, TK }, "%s", { packed = true })'):format(o.dtype)),
       option(o.store == "tma", ('local out_smem = tc.smem({ 2, TM, PIECE }, "%s", { swizzle = %s })'):format(o.out,
          tonumber(o.out_swizzle) or '"none"')),
-      "local loaded = tc.barrier { num_arrivals = 2, num_barriers = STAGES }",
-      "local consumed = tc.barrier { num_barriers = STAGES, orders_tensor_core = true }",
+      ("local loaded = tc.barrier { num_arrivals = %d, num_barriers = STAGES }"):format(o.form == "two" and 3 or 2),
+      ("local consumed = tc.%s num_barriers = STAGES, orders_tensor_core = true }"):format(
+         o.cluster and 'cluster_barrier { collective_axes = "rank",' or "barrier {"),
       ("local done = tc.barrier { num_barriers = %d, orders_tensor_core = true }"):format(slots),
    }
+   if o.form == "two" then -- a second B and its accumulator
+      for i = 2, 3 do lines[#lines + 1] = lines[i]:gsub("b_smem", "b2_smem"):gsub("acc =", "acc2 =") end
+   end
    return lines
 end
 
@@ -257,23 +283,34 @@ local function helpers(o)
    local left = o.form == "registers" and "a_tmem" or o.a_transposed and "a_smem[slot]:T()" or "a_smem[slot]"
    local lines = {
       "local function fill(m, n, k, slot)",
-      ("   tc.copy_gmem_to_smem(a:tile(%s), a_smem[slot], loaded[slot])"):format(
-         o.a_transposed and "{ k, m }, { TK, TM }" or "{ m, k }, { TM, TK }"),
-      ("   tc.copy_gmem_to_smem(b:tile(%s), b_smem[slot], loaded[slot])"):format(
-         o.b_transposed and "{ n, k }, { TN, TK }" or "{ k, n }, { TK, TN }"),
-      "end",
-      "local function multiply(into, k, slot)",
-      ("   local left, right = %s, %s"):format(left, o.b_transposed and "b_smem[slot]:T()" or "b_smem[slot]"),
+      ("   tc.copy_gmem_to_smem(a:tile(%s), a_smem[slot], loaded[slot]%s)"):format(
+         o.a_transposed and "{ k, m }, { TK, TM }" or "{ m, k }, { TM, TK }",
+         option(o.cluster == "columns", ', { collective_axes = "rank" }')),
+      ("   tc.copy_gmem_to_smem(b:tile(%s), b_smem[slot], loaded[slot]%s)"):format(
+         o.b_transposed and "{ n, k }, { TN, TK }" or "{ k, n }, { TK, TN }",
+         option(o.cluster == "rows", ', { collective_axes = "rank" }')),
    }
+   local function line(text) if text ~= "" then lines[#lines + 1] = text end end
+   local two = o.form == "two"
+   line(option(two, lines[3]:gsub("b:", "b2:"):gsub("b_smem", "b2_smem")))
+   line "end"
+   line "local function multiply(into, k, slot)"
+   line(      ("   local left, right = %s, %s"):format(left, o.b_transposed and "b_smem[slot]:T()" or "b_smem[slot]"))
    local function add(text, ...) lines[#lines + 1] = "   " .. text:format(...) end
    local barrier = option(not o.commit, "barrier = consumed[slot], ")
-   if o.halves then
-      add "local low, high = tc.ds(0, TK // 2), tc.ds(TK // 2, TK // 2)"
-      add "tc.mma(into, left:at(tc.all, low), right:at(low, tc.all), { accumulate = k:gt(0) })"
-      add("tc.mma(into, left:at(tc.all, high), right:at(high, tc.all), { %saccumulate = true })", barrier)
-   else
-      add("tc.mma(into, left, right, { %saccumulate = k:gt(0) })", barrier)
+   local accumulate = o.form == "preloaded" and "true" or o.form == "promoted" and "false" or "k:gt(0)"
+   local function mma(into, right, with_barrier)
+      if o.halves then
+         add("tc.mma(%s, left:at(tc.all, low), %s:at(low, tc.all), { accumulate = %s })", into, right, accumulate)
+         add("tc.mma(%s, left:at(tc.all, high), %s:at(high, tc.all), { %saccumulate = true })", into, right,
+            with_barrier)
+      else
+         add("tc.mma(%s, left, %s, { %saccumulate = %s })", into, right, with_barrier, accumulate)
+      end
    end
+   if o.halves then add "local low, high = tc.ds(0, TK // 2), tc.ds(TK // 2, TK // 2)" end
+   if two then mma("acc2", (o.b_transposed and "b2_smem[slot]:T()" or "b2_smem[slot]"), "") end
+   mma("into", "right", barrier)
    if o.commit then add "tc.commit_arrive(consumed[slot])" end
    lines[#lines + 1] = "end"
    return lines
@@ -286,6 +323,11 @@ local function epilogue(o)
    add("local column = n * PIECES + i")
    local from = o.piece == o.tn and "from" or "from:at(tc.all, tc.ds(i * PIECE, PIECE))"
    add(("local x = tc.async_load_tmem(%s)%s"):format(from, option(o.acc == "f16", ':astype "f32"')))
+   if o.form == "two" then
+      local converted = option(o.acc == "f16", ':astype "f32"')
+      add(("x = x + tc.async_load_tmem(%s)%s * 2"):format(from:gsub("from", "acc2"), converted))
+   end
+   if o.form == "promoted" then lines[#lines] = "      local x = from" end
    add(option(o.scale, "x = x * 2"))
    add(option(o.row_scale, "x = x * row_scale:tile({ m }, { TM }):load():broadcast({ TM, PIECE }, 1)"))
    add(option(o.bias, "x = x + bias:tile({ column }, { PIECE }):load()"))
@@ -361,6 +403,37 @@ end)
 tc.commit_arrive(done)
 tc.barrier_wait(done)
 store(acc, m, n)]], option(o.store == "tma", finish) }
+end
+
+-- Two products of one A.
+forms.two = forms.plain
+
+-- The accumulator begins with what GMEM holds.
+function forms.preloaded(o)
+   local lines = forms.plain(o)
+   table.insert(lines, 2, [[
+tc.async_store_tmem(acc, initial:tile({ m, n }, { TM, TN }):load())
+tc.commit_tmem()]])
+   return lines
+end
+
+-- Every step's product is added to a sum in registers.
+function forms.promoted(o)
+   return { ([[
+local m, n = tc.axis_index "m", tc.axis_index "n"
+for k = 0, math.min(STAGES, STEPS) - 1 do fill(m, n, k, k) end
+local sum = tc.var(tc.full({ TM, TN }, 0, "SUM"))
+tc.range(STEPS, function(k)
+   local slot = k % STAGES
+   tc.barrier_wait(loaded[slot])
+   multiply(acc, k, slot)
+   tc.barrier_wait(consumed[slot])
+   sum:set(sum:get() + tc.async_load_tmem(acc)CONVERTED)
+   tc.wait_load_tmem()
+   tc.when((k + STAGES):lt(STEPS), function() fill(m, n, k + STAGES, slot) end)
+end)
+store(sum:get(), m, n)]]):gsub("CONVERTED", option(o.acc == "f16", ':astype "f32"')):gsub("SUM",
+      o.integer and "i32" or "f32"), option(o.store == "tma", finish) }
 end
 
 local function role_declarations(o)
@@ -468,12 +541,24 @@ local function expectation(o)
    add(("local product = tc.reference.matmul(arrays[1], arrays[2], { transpose_a = %s, transpose_b = %s })"):format(
       o.a_transposed, o.b_transposed))
    local changes = {}
+   if o.form == "two" then
+      add(("local second = tc.reference.matmul(arrays[1], arrays[4], { transpose_a = %s, transpose_b = %s })"):format(
+         o.a_transposed, o.b_transposed))
+      add "second = second:totable()"
+      changes[1] = "x = x + 2 * second[i][j]"
+   end
+   if o.form == "preloaded" then
+      add "local initial = arrays[4]:totable()"
+      changes[1] = "x = x + initial[i][j]"
+   end
    if o.scale then changes[#changes + 1] = "x = x * 2" end
    for i, name in ipairs(extras(o)) do
+      if name == "b2" or name == "initial" then goto continue end
       local index = name == "bias" and "[j]" or name == "row_scale" and "[i]" or "[i][j]"
       local operator = name == "row_scale" and "*" or "+"
       add(("local %s = arrays[%d]:totable()"):format(name, i + 3))
       changes[#changes + 1] = ("x = x %s %s%s"):format(operator, name, index)
+      ::continue::
    end
    if o.relu then changes[#changes + 1] = "x = math.max(x, 0)" end
    if #changes > 0 then
@@ -497,6 +582,20 @@ local function indented(lines, out)
    end
 end
 
+-- The tile of a CTA, where text says what that of its cluster is.
+local function of_rank(o, text)
+   local change = o.cluster == "rows" and "m = m * 2" or "n = n * 2"
+   for _, definition in ipairs { 'local m, n = tc.axis_index "m", tc.axis_index "n"',
+      "local m, n, t = tile // TILES_N, tile % TILES_N, (tile - cta) // " .. o.ctas } do
+      local first, last = text:find(definition, 1, true)
+      if first then
+         local indent = text:sub(1, first - 1):match "[ ]*$"
+         return text:sub(1, last) .. "\n" .. indent .. change .. ' + tc.axis_index "rank"' .. text:sub(last + 1)
+      end
+   end
+   error "no definition of the tile"
+end
+
 -- The loop over K as a loop of Lua: its counter is a number.
 local function unrolled(text)
    text = text:gsub("tc%.range%(STEPS, function%(k%)", "unrolled(STEPS, function(k)")
@@ -513,6 +612,7 @@ function M.source(o)
    if o.named then indented({ ("local STEPS = tc.cdiv(a.shape[%d], TK)"):format(o.a_transposed and 1 or 2) }, out) end
    for _, part in ipairs { allocations(o), helpers(o), epilogue(o), forms[o.form](o) } do indented(part, out) end
    out[#out + 1] = "   end,\n}"
+   if o.cluster then out = { of_rank(o, table.concat(out, "\n")) } end
    if o.unrolled then out = { unrolled(table.concat(out, "\n")) } end
    if o.named then out = { (table.concat(out, "\n"):gsub("math%.min%((STAGES[^,]*), STEPS%)", function(ahead)
       return ("math.min(%s, %d)"):format(ahead, ceil(o.k, o.tk)) end)) } end

@@ -42,7 +42,7 @@ end
 -- ---- making it smaller -----------------------------------------------------------------------
 
 local simplifications = {
-   { "unrolled", false }, { "named", false }, { "halves", false }, { "commit", false },
+   { "cluster", false }, { "unrolled", false }, { "named", false }, { "halves", false }, { "commit", false },
    { "relu", false }, { "scale", false }, { "bias", false }, { "residual", false }, { "row_scale", false },
    { "read_only", false }, { "warpgroups", 1 }, { "form", "roles" }, { "form", "plain" }, { "a_transposed", false },
    { "store", "gmem" }, { "acc", "f32" }, { "out", "f32" }, { "stages", 1 }, { "stages", 2 }, { "ctas", 1 },
@@ -56,7 +56,8 @@ local function copied(o)
    return t
 end
 
-local complexity = { plain = 1, roles = 2, persistent = 3, pairs = 3, registers = 3, double = 4 }
+local complexity = { plain = 1, roles = 2, persistent = 3, pairs = 3, registers = 3, two = 3, preloaded = 3,
+   promoted = 3, double = 4 }
 
 local function simplified(o, change)
    local key, value, factor = table.unpack(change)
