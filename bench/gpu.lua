@@ -199,6 +199,7 @@ local function latency(path)
   local b = tc.randn({ 64, 64 }, "bf16", { seed = 2, device = device })
   local out = tc.zeros({ 128, 64 }, "bf16", { device = device })
   local kernel = matmul.kernel { M = 128, N = 64, K = 64, dtype = "bf16", transpose_b = true, target = device.target }
+  local opts = { transpose_b = true }
   local function burst(f)
     f()
     device:synchronize()
@@ -217,7 +218,9 @@ local function latency(path)
       hit = middle(hit, "first"), hit_process = middle(hit, "process") },
     encode { kind = "launch", what = "tcmma, kernel(a, b, out), 3 tensor maps",
       us = burst(function() kernel(a, b, out) end) },
-    encode { kind = "launch", what = "tcmma, matmul(a, b, out, opts)", us = burst(function()
+    encode { kind = "launch", what = "tcmma, matmul(a, b, out, opts)",
+      us = burst(function() matmul(a, b, out, opts) end) },
+    encode { kind = "launch", what = "tcmma, matmul with a new table of options", us = burst(function()
       matmul(a, b, out, { transpose_b = true })
     end) },
   }

@@ -172,8 +172,8 @@ local function tables(all, header, pallas)
     "CUDA graphs, the contenders in a new random order each round, medians",
     "([bench/peers.py](../bench/peers.py)). The columns of the others hold **their time over ours**: above 1 tcmma is",
     "faster. tcmma, Triton and Gluon are the best of the configurations tried; \"model's choice\" is what `matmul`",
-    "takes without tuning, against cuBLAS. fp8 is e4m3 with fast accumulation on both sides. Pallas runs in a process of its",
-    "own beside XLA's dot.", "",
+    "takes without tuning, against cuBLAS. fp8 is e4m3 with fast accumulation on both sides. Pallas runs in a process",
+    "of its own beside XLA's dot.", "",
   }
   summary(out, all.matmul)
   for _, dtype in ipairs { "bf16", "e4m3" } do
