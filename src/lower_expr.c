@@ -72,14 +72,14 @@ static struct mreg float_division(struct low *l, const struct val *v, struct mop
 static const struct {
 	const char *s32, *f32, *pred;
 } plain[] = {
-	[SO_ADD] = {"add.s32", "add.f32", NULL},
-	[SO_SUB] = {"sub.s32", "sub.f32", NULL},
-	[SO_MUL] = {"mul.lo.s32", "mul.f32", NULL},
+	[SO_ADD] = {"add.s32", "add.rn.f32", NULL},
+	[SO_SUB] = {"sub.s32", "sub.rn.f32", NULL},
+	[SO_MUL] = {"mul.lo.s32", "mul.rn.f32", NULL},
 	[SO_AND] = {"and.b32", NULL, "and.pred"},
 	[SO_OR] = {"or.b32", NULL, "or.pred"},
 	[SO_XOR] = {"xor.b32", NULL, "xor.pred"},
 	[SO_SHL] = {"shl.b32", NULL, NULL},
-	[SO_SHR] = {"shr.u32", NULL, NULL},
+	[SO_SHR] = {"shr.s32", NULL, NULL},
 	[SO_MIN] = {"min.s32", "min.f32", NULL},
 	[SO_MAX] = {"max.s32", "max.f32", NULL},
 	[SO_LT] = {"setp.lt.s32", "setp.lt.f32", NULL},
