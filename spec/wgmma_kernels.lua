@@ -26,11 +26,11 @@ local function multiply(o, p, acc, slot, k)
    tc.mma(acc, left, right, { barrier = p.consumed[slot], accumulate = k:gt(0) })
 end
 
--- Pieces of the accumulator through a ring of two buffers.
+-- Pieces of the accumulator through a ring of two buffers, which begins anew with each tile.
 local function store_tile(o, p, acc)
    local width = math.min(o.piece or 64, o.tn)
    for i = 0, o.tn // width - 1 do
-      tc.wait_smem_to_gmem(1, { wait_read_only = o.read_only })
+      tc.wait_smem_to_gmem(i == 0 and 0 or 1, { wait_read_only = o.read_only })
       local piece = tc.async_load_tmem(acc:at(tc.all, tc.ds(i * width, width)))
       if o.bias then piece = piece + p.bias:tile({ p.n * (o.tn // width) + i }, { width }):load() end
       p.out_smem[i % 2]:store(piece:astype(o.out))

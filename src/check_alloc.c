@@ -237,7 +237,7 @@ static void check_tmem(struct kern *k, struct alloc *a, bool packed_given, bool 
 	needed = count_columns(a, rows, columns);
 	while (rounded < needed)
 		rounded *= 2;
-	if (rounded > 512)
+	if (rounded > 512 && tc_lanes_have_halves(k))
 		tc_documented(&k->err, TMEM_LIMIT,
 			      tc_arena_printf(&k->arena, "\n  shape %s needs %lld columns",
 					      dims_text(k, a), (long long)needed),
