@@ -146,14 +146,14 @@ struct kern *tc_check_kernel(lua_State *L, int arg);
  * 3: the guard of the innermost block whose callback runs, or nil.
  */
 struct lua_kernel {
-	struct kern *kern; /* NULL once closed */
+	struct kern *kern;   /* NULL once closed */
 	struct guard *guard; /* of the innermost block; lua_recording.c's */
-	void *programs;    /* lua_launch.c's: freed by its function when the kernel goes */
+	void *programs;      /* lua_launch.c's: freed by its function when the kernel goes */
 	void (*free_programs)(void *programs);
 };
-#define TC_KERNEL_GRID   1
-#define TC_KERNEL_PEEK   2
-#define TC_KERNEL_GUARD  3
+#define TC_KERNEL_GRID  1
+#define TC_KERNEL_PEEK  2
+#define TC_KERNEL_GUARD 3
 
 /*
  * Anything that belongs to a recording: ref, barrier, scalar, fragment, var, role,
@@ -189,11 +189,11 @@ void *tc_check_recorded(lua_State *L, int arg, const char *class_name);
 void *tc_test_recorded(lua_State *L, int arg, const char *class_name);
 /* To read from: the recording may be finished. */
 void *tc_read_recorded(lua_State *L, int arg, const char *class_name, struct kern **k);
-/* tc_class, with a __tostring that knows objects of closed kernels, and an __index that tries methods, then `field` (stack: object, key; pushes
- * and returns 1, or returns 0), then raises. */
+/* tc_class, with a __tostring that knows objects of closed kernels, and an __index that tries
+ * methods, then `field` (stack: object, key; pushes and returns 1, or returns 0), then raises. */
 void tc_recorded_class(lua_State *L, const char *name, const char *doc,
-                       const struct tc_function *methods, const luaL_Reg *meta,
-                       int (*field)(lua_State *L));
+		       const struct tc_function *methods, const luaL_Reg *meta,
+		       int (*field)(lua_State *L));
 /* Runs fn(arg) on the open recording, which is as before when it fails. */
 void tc_record_call(lua_State *L, void (*fn)(struct kern *k, void *arg), void *arg);
 /* The same on the kernel k, open or not, to make text. */
@@ -219,7 +219,7 @@ struct lua_gmem {
 
 /* lua_scalar.c: a Lua value as an operand. */
 struct lua_value {
-	char kind; /* 'i' integer, 'f' float, 'b' boolean, 'v' scalar, 't' fragment, 0 none */
+	char kind;     /* 'i' integer, 'f' float, 'b' boolean, 'v' scalar, 't' fragment, 0 none */
 	bool integral; /* 'f': `i` has the same value */
 	int64_t i;
 	double f;
@@ -260,7 +260,7 @@ struct array *tc_check_array(lua_State *L, int arg);
 /* A new, undefined array on the current device; raises on failure. */
 struct array *tc_new_array(lua_State *L, enum dtype t, int rank, const int64_t *shape);
 struct array *tc_new_array_on(lua_State *L, struct device *d, enum dtype t, int rank,
-                              const int64_t *shape);
+			      const int64_t *shape);
 /* The device of the option, else the current one. */
 struct device *tc_option_device(lua_State *L, int arg, const char *name);
 /* The contents, to read only.  Pushes one value that keeps them alive. */
