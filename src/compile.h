@@ -370,6 +370,9 @@ struct mopnd tc_low_xor(struct low *l, struct mopnd a, struct mopnd b);
 struct interval tc_low_interval(struct low *l, const struct val *v);
 struct mreg tc_low_compute(struct low *l, const struct val *v, const struct mopnd *operand);
 int tc_log2(int64_t x); /* -1: not a power of two */
+/* a // b, or a % b, as in Lua; natural: both are unsigned, or known not to be negative. */
+struct mreg tc_low_floor_division(struct low *l, bool division, bool natural, struct mopnd a,
+				  struct mopnd b);
 /* Static or named dimension as a value. */
 struct mopnd tc_low_dim(struct low *l, const struct dim *d);
 /* Axis of the kernel's grid or cluster, thread registers. */

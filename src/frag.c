@@ -4,14 +4,14 @@
 #include <string.h>
 
 static const char *const operations[] = {
-	[FO_ADD] = "+",     [FO_SUB] = "-",   [FO_MUL] = "*",       [FO_DIV] = "/",
-	[FO_MAX] = "max",   [FO_MIN] = "min", [FO_AND] = "&",       [FO_OR] = "|",
-	[FO_XOR] = "xor",   [FO_SHL] = "<<",  [FO_SHR] = ">>",      [FO_NEG] = "neg",
-	[FO_ABS] = "abs",   [FO_NOT] = "not", [FO_EXP2] = "exp2",   [FO_LOG2] = "log2",
-	[FO_EXP] = "exp",   [FO_LOG] = "log", [FO_RSQRT] = "rsqrt", [FO_SQRT] = "sqrt",
-	[FO_TANH] = "tanh", [FO_LT] = "lt",   [FO_LE] = "le",       [FO_GT] = "gt",
-	[FO_GE] = "ge",     [FO_EQ] = "eq",   [FO_NE] = "ne",       [FO_WHERE] = "where",
-	[FO_FMA] = "fma",
+	[FO_ADD] = "+",       [FO_SUB] = "-",       [FO_MUL] = "*",     [FO_DIV] = "/",
+	[FO_FLOORDIV] = "//", [FO_MOD] = "%",       [FO_MAX] = "max",   [FO_MIN] = "min",
+	[FO_AND] = "&",       [FO_OR] = "|",        [FO_XOR] = "xor",   [FO_SHL] = "<<",
+	[FO_SHR] = ">>",      [FO_NEG] = "neg",     [FO_ABS] = "abs",   [FO_NOT] = "not",
+	[FO_EXP2] = "exp2",   [FO_LOG2] = "log2",   [FO_EXP] = "exp",   [FO_LOG] = "log",
+	[FO_RSQRT] = "rsqrt", [FO_SQRT] = "sqrt",   [FO_TANH] = "tanh", [FO_LT] = "lt",
+	[FO_LE] = "le",       [FO_GT] = "gt",       [FO_GE] = "ge",     [FO_EQ] = "eq",
+	[FO_NE] = "ne",       [FO_WHERE] = "where", [FO_FMA] = "fma",
 };
 
 const char *tc_frag_op_name(enum frag_op op)
@@ -232,7 +232,16 @@ static void check_dtype(struct kern *k, enum frag_op op, enum dtype t)
 			name, dtype);
 	if ((logic || op == FO_SHL || op == FO_SHR) && is_float(t))
 		tc_fail(&k->err, "'%s' needs integers or bool, got %s", name, dtype);
-	if (!is_float(t) && (op == FO_DIV || op == FO_FMA || (op >= FO_EXP2 && op <= FO_TANH)))
+	if ((op == FO_FLOORDIV || op == FO_MOD) && is_float(t))
+		tc_fail(&k->err,
+			"'%s' needs int32 or uint32, got %s: convert with :astype(tc.int32)", name,
+			dtype);
+	if (op == FO_DIV && !is_float(t))
+		tc_fail(&k->err,
+			"'/' needs floating point, got %s: use // (it floors), or convert with "
+			":astype(tc.float32)",
+			dtype);
+	if (!is_float(t) && (op == FO_FMA || (op >= FO_EXP2 && op <= FO_TANH)))
 		tc_fail(&k->err,
 			"'%s' needs floating point, got %s: convert with :astype(tc.float32)", name,
 			dtype);

@@ -13,20 +13,22 @@ int tc_log2(int64_t x)
 }
 
 /* Floor division and modulo of Lua: the remainder has the divisor's sign. */
-static struct mreg floor_division(struct low *l, const struct val *v, struct mopnd a,
+struct mreg tc_low_floor_division(struct low *l, bool div, bool natural, struct mopnd a,
 				  struct mopnd b)
 {
-	bool div = v->op == SO_FLOORDIV;
-	struct interval x = tc_low_interval(l, v->arg[0]), y = tc_low_interval(l, v->arg[1]);
 	struct mreg d = mi_b32(l), r, t, q;
 	struct mreg p;
 	int shift = b.kind == MO_IMM ? tc_log2(b.imm) : -1;
 
 	if (shift >= 0) {
-		mi(l, div ? "shr.s32" : "and.b32", R(d), a, I(div ? shift : b.imm - 1));
+		mi(l,
+		   !div      ? "and.b32"
+		   : natural ? "shr.u32"
+			     : "shr.s32",
+		   R(d), a, I(div ? shift : b.imm - 1));
 		return d;
 	}
-	if (x.low >= 0 && y.low >= 0) {
+	if (natural) {
 		mi(l, div ? "div.u32" : "rem.u32", R(d), a, b);
 		return d;
 	}
@@ -47,6 +49,15 @@ static struct mreg floor_division(struct low *l, const struct val *v, struct mop
 	mi(l, "sub.s32", R(t), R(q), I(1));
 	mi(l, "selp.b32", R(d), R(t), R(q), R(p));
 	return d;
+}
+
+static struct mreg floor_division(struct low *l, const struct val *v, struct mopnd a,
+				  struct mopnd b)
+{
+	bool natural =
+		tc_low_interval(l, v->arg[0]).low >= 0 && tc_low_interval(l, v->arg[1]).low >= 0;
+
+	return tc_low_floor_division(l, v->op == SO_FLOORDIV, natural, a, b);
 }
 
 static struct mreg float_division(struct low *l, const struct val *v, struct mopnd a,

@@ -21,7 +21,9 @@ static const struct operation operations[] = {
 		    NULL},
 	[FO_MUL] = {"mul.rn.f32", "mul.rn.f16x2", "mul.rn.bf16x2", "mul.lo.s32", "mul.lo.u32", NULL,
 		    NULL},
-	[FO_DIV] = {"div.rn.f32", NULL, NULL, "div.s32", "div.u32", NULL, NULL},
+	[FO_DIV] = {"div.rn.f32", NULL, NULL, NULL, NULL, NULL, NULL},
+	[FO_FLOORDIV] = {NULL, NULL, NULL, "div.s32", "div.u32", NULL, NULL},
+	[FO_MOD] = {NULL, NULL, NULL, "rem.s32", "rem.u32", NULL, NULL},
 	[FO_MAX] = {"max.f32", "max.f16x2", "max.bf16x2", "max.s32", "max.u32", NULL, "or.pred"},
 	[FO_MIN] = {"min.f32", "min.f16x2", "min.bf16x2", "min.s32", "min.u32", NULL, "and.pred"},
 	[FO_AND] = {NULL, NULL, NULL, NULL, NULL, "and.b32", "and.pred"},
@@ -105,6 +107,12 @@ static struct mopnd compute(struct low *l, enum frag_op op, enum dtype t, struct
 	if (!opcode)
 		tc_low_fail(l, "%s is not defined for fragments of %s.", tc_frag_op_name(op),
 			    tc_dtypes[t].name);
+	if (op == FO_FLOORDIV || op == FO_MOD) {
+		/* A constant of a fragment is written in hexadecimal. */
+		struct mopnd b = x[1].kind == MO_HEX ? I((int32_t)x[1].imm) : x[1];
+
+		return R(tc_low_floor_division(l, op == FO_FLOORDIV, t == DT_U32, x[0], b));
+	}
 	if (op == FO_EXP)
 		x[0] = apply(l, "mul.rn.f32", false, (struct mopnd[]){x[0], mo_f32(log2_e)}, 2);
 	y = apply(l, opcode, is_comparison(op) || t == DT_BOOL, x, n);

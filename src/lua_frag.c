@@ -41,6 +41,9 @@ static void record_elementwise(struct kern *k, void *arg)
 	struct frag *operand[3] = {NULL, NULL, NULL};
 	enum dtype t = partner_dtype(e);
 
+	if ((e->op == FO_FLOORDIV || e->op == FO_MOD) && !e->value[1].frag &&
+	    e->value[1].kind != 'v' && e->value[1].f == 0)
+		tc_fail(&k->err, "'%s' by zero", tc_frag_op_name(e->op));
 	for (int i = 0; i < e->count; i++) {
 		enum dtype wanted = e->op == FO_WHERE && i == 0 ? DT_BOOL : t;
 
@@ -87,6 +90,8 @@ OPERATOR(add, FO_ADD, 2)
 OPERATOR(sub, FO_SUB, 2)
 OPERATOR(mul, FO_MUL, 2)
 OPERATOR(div, FO_DIV, 2)
+OPERATOR(idiv, FO_FLOORDIV, 2)
+OPERATOR(mod, FO_MOD, 2)
 OPERATOR(band, FO_AND, 2)
 OPERATOR(bor, FO_OR, 2)
 OPERATOR(bxor, FO_XOR, 2)
@@ -434,16 +439,6 @@ static int frag_raise_concat(lua_State *L)
 			"kernel is recorded. tc.print(\"{}\", x) prints it when the kernel runs");
 }
 
-static int frag_raise_mod(lua_State *L)
-{
-	return tc_error(L, "'%%' is not defined on fragments");
-}
-
-static int frag_raise_idiv(lua_State *L)
-{
-	return tc_error(L, "'//' is not defined on fragments");
-}
-
 /* ---- registration -------------------------------------------------------- */
 
 #define UNARY_DOC(name, text) name "(x: Fragment) -> Fragment\n" text " of every element."
@@ -501,17 +496,19 @@ void tc_open_fragment(lua_State *L)
 		{"__lt", frag_raise_lt},
 		{"__le", frag_raise_le},
 		{"__eq", frag_raise_eq},
-		{"__mod", frag_raise_mod},
-		{"__idiv", frag_raise_idiv},
+		{"__mod", frag_mod},
+		{"__idiv", frag_idiv},
 		{"__concat", frag_raise_concat},
 		{"__tostring", frag_tostring},
 		{NULL, NULL},
 	};
 
-	tc_recorded_class(L, TC_FRAGMENT,
-			  "A register tile of one role. Operators work by elements and broadcast "
-			  "as in numpy; Lua numbers and recorded scalars take its dtype. Fields: "
-			  "`shape`, `dtype`, `rank`.",
-			  methods, meta, frag_field);
+	tc_recorded_class(
+		L, TC_FRAGMENT,
+		"A register tile of one role. Operators work by elements and broadcast "
+		"as in numpy; Lua numbers and recorded scalars take its dtype. `//` and `%` are of "
+		"integers and floor as in Lua. Fields: "
+		"`shape`, `dtype`, `rank`.",
+		methods, meta, frag_field);
 	tc_functions(L, "tcmma", functions);
 }

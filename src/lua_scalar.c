@@ -91,8 +91,8 @@ static const struct scalar_operator {
 	[SO_MUL] = {"*", FO_MUL, 'n'},   [SO_DIV] = {"/", FO_DIV, 'f'},
 	[SO_AND] = {"&", FO_AND, 'l'},   [SO_OR] = {"|", FO_OR, 'l'},
 	[SO_XOR] = {"~", FO_XOR, 'l'},   [SO_SHL] = {"<<", FO_SHL, 'i'},
-	[SO_SHR] = {">>", FO_SHR, 'i'},  [SO_FLOORDIV] = {"//", FO_DIV, 'i'},
-	[SO_MOD] = {"%", FO_DIV, 'i'},   [SO_MIN] = {"min", FO_MIN, 'n'},
+	[SO_SHR] = {">>", FO_SHR, 'i'},  [SO_FLOORDIV] = {"//", FO_FLOORDIV, 'i'},
+	[SO_MOD] = {"%", FO_MOD, 'i'},   [SO_MIN] = {"min", FO_MIN, 'n'},
 	[SO_MAX] = {"max", FO_MAX, 'n'}, [SO_LT] = {"lt", FO_LT, 'n'},
 	[SO_LE] = {"le", FO_LE, 'n'},    [SO_GT] = {"gt", FO_GT, 'n'},
 	[SO_GE] = {"ge", FO_GE, 'n'},    [SO_EQ] = {"eq", FO_EQ, 'e'},
@@ -190,11 +190,8 @@ static int binary(lua_State *L, enum scalar_op op)
 		return tc_error(L, "'%s' of %s and %s: a number or a recorded value expected",
 				operators[op].text, a, b);
 	}
-	if (c.a.kind == 't' || c.b.kind == 't') {
-		if (op == SO_FLOORDIV || op == SO_MOD)
-			return tc_error(L, "'%s' is not defined on fragments", operators[op].text);
+	if (c.a.kind == 't' || c.b.kind == 't')
 		return tc_fragment_operator(L, operators[op].frag, 2);
-	}
 	tc_record_call(L, compute, &c);
 	tc_push_scalar(L, c.result);
 	return 1;

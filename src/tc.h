@@ -330,6 +330,8 @@ enum frag_op {
 	FO_SUB,
 	FO_MUL,
 	FO_DIV,
+	FO_FLOORDIV,
+	FO_MOD,
 	FO_MAX,
 	FO_MIN,
 	FO_AND,

@@ -980,7 +980,7 @@ function class_event:record(stream) end
 ---@return number
 function class_event:since(earlier) end
 
----A register tile of one role. Operators work by elements and broadcast as in numpy; Lua numbers and recorded scalars take its dtype. Fields: `shape`, `dtype`, `rank`.
+---A register tile of one role. Operators work by elements and broadcast as in numpy; Lua numbers and recorded scalars take its dtype. `//` and `%` are of integers and floor as in Lua. Fields: `shape`, `dtype`, `rank`.
 ---@class tcmma.fragment
 local class_fragment = {}
 
