@@ -178,3 +178,35 @@ describe("the grid", function()
     axes{ 2, 2, 3, 2, 2 }
   end)
 end)
+
+describe("functions of f32 scalars", function()
+  local functions = {
+    exp2 = { function(x) return 2.0 ^ x end, -22 }, exp = { math.exp, -20 },
+    log2 = { function(x) return math.log(x, 2) end, -21 }, log = { math.log, -21 },
+    rsqrt = { function(x) return 1 / math.sqrt(x) end, -22 }, sqrt = { math.sqrt, -24 },
+    tanh = { function(x) return 1 - 2 / (math.exp(2 * x) + 1) end, -10 },
+  }
+  for name, how in pairs(functions) do
+    it("compute " .. name, function()
+      local got = run(12, function(out)
+        tc.range(12, function(i)
+          out[i]:store(tc[name](i:astype(tc.float32) * 0.75 + 0.5))
+        end)
+      end, tc.float32)
+      for i = 0, 11 do
+        local y = how[1](i * 0.75 + 0.5)
+        assert.is_true(math.abs(got[i + 1] - y) <= 2.0 ^ how[2] * math.max(math.abs(y), name:match "log" and 1 or 0),
+          ("%s(%g) is %.9g, expected %.9g"):format(name, i * 0.75 + 0.5, got[i + 1], y))
+      end
+    end)
+  end
+
+  it("refuse integers and plain numbers", function()
+    local function refused(f)
+      return select(2, pcall(tc.kernel, { args = {}, grid = { 2 }, grid_names = { "x" }, body = f }))
+    end
+    assert.matches("tc.exp needs an f32, got an s32 (x): convert with :astype(tc.float32)",
+      refused(function() tc.exp(tc.axis_index "x") end), 1, true)
+    assert.matches("fragment expected, got", refused(function() tc.sqrt(2) end), 1, true)
+  end)
+end)

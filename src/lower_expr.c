@@ -108,11 +108,22 @@ static struct mreg result_register(struct low *l, const struct val *v)
 	return v->type == VT_PRED ? mi_pred(l) : v->type == VT_F32 ? mi_f32(l) : mi_b32(l);
 }
 
+/* ops of one f32 */
+static const char *const functions[] = {
+	[SO_EXP2] = "ex2.approx.ftz.f32", [SO_LOG2] = "lg2.approx.f32",
+	[SO_RSQRT] = "rsqrt.approx.f32",  [SO_SQRT] = "sqrt.rn.f32",
+	[SO_TANH] = "tanh.approx.f32",
+};
+
 static struct mreg unary(struct low *l, const struct val *v, struct mopnd a)
 {
 	struct mreg d = result_register(l, v);
 	bool real = v->arg[0]->type == VT_F32;
 
+	if (v->op >= SO_EXP2) {
+		mi(l, functions[v->op], R(d), a);
+		return d;
+	}
 	switch (v->op) {
 	case SO_NEG:
 		mi(l, real ? "neg.f32" : "neg.s32", R(d), a);

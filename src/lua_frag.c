@@ -132,14 +132,71 @@ static int function_of(lua_State *L, enum frag_op op, int count)
 		return function_of(L, op, count);                                                  \
 	}
 
-FUNCTION(exp2, FO_EXP2, 1)
-FUNCTION(log2, FO_LOG2, 1)
-FUNCTION(exp, FO_EXP, 1)
-FUNCTION(log, FO_LOG, 1)
-FUNCTION(rsqrt, FO_RSQRT, 1)
-FUNCTION(sqrt, FO_SQRT, 1)
-FUNCTION(tanh, FO_TANH, 1)
 FUNCTION(fma, FO_FMA, 3)
+
+/* ---- functions of one fragment or recorded f32 ---------------------------------- */
+
+struct real_function {
+	const char *name;
+	enum frag_op frag;
+	enum scalar_op scalar;
+	float before, after; /* factors of a scalar: exp and log go by way of base 2 */
+};
+
+struct real_call {
+	const struct real_function *function;
+	struct val *x, *result;
+};
+
+static struct val *times(struct kern *k, struct val *x, float factor)
+{
+	return factor == 1 ? x : tc_val_expr(k, SO_MUL, x, tc_val_float(k, factor), NULL);
+}
+
+static void scalar_function(struct kern *k, void *arg)
+{
+	struct real_call *c = arg;
+	const struct real_function *f = c->function;
+
+	if (c->x->type != VT_F32)
+		tc_fail(&k->err,
+			"tc.%s needs an f32, got %s (%s): convert with :astype(tc.float32)",
+			f->name, c->x->type == VT_S32 ? "an s32" : "a predicate",
+			tc_val_text(k, c->x));
+	c->result = times(k, tc_val_expr(k, f->scalar, times(k, c->x, f->before), NULL, NULL),
+			  f->after);
+}
+
+static int real_function(lua_State *L, const struct real_function *f)
+{
+	struct real_call c = {.function = f};
+	struct lua_value v;
+
+	if (!tc_read_value(L, 1, &v) || v.kind != 'v')
+		return function_of(L, f->frag, 1);
+	c.x = v.val;
+	tc_record_call(L, scalar_function, &c);
+	tc_push_scalar(L, c.result);
+	return 1;
+}
+
+#define LOG2_E 1.44269504088896340736f
+#define LN_2   0.693147180559945309417f
+
+#define REAL_FUNCTION(name, frag, scalar, before, after)                                           \
+	static int frag_##name(lua_State *L)                                                       \
+	{                                                                                          \
+		static const struct real_function f = {#name, frag, scalar, before, after};        \
+		return real_function(L, &f);                                                       \
+	}
+
+REAL_FUNCTION(exp2, FO_EXP2, SO_EXP2, 1, 1)
+REAL_FUNCTION(log2, FO_LOG2, SO_LOG2, 1, 1)
+REAL_FUNCTION(exp, FO_EXP, SO_EXP2, LOG2_E, 1)
+REAL_FUNCTION(log, FO_LOG, SO_LOG2, 1, LN_2)
+REAL_FUNCTION(rsqrt, FO_RSQRT, SO_RSQRT, 1, 1)
+REAL_FUNCTION(sqrt, FO_SQRT, SO_SQRT, 1, 1)
+REAL_FUNCTION(tanh, FO_TANH, SO_TANH, 1, 1)
 
 /* tc.abs, also of numbers and recorded scalars. */
 struct absolute {
@@ -441,7 +498,9 @@ static int frag_raise_concat(lua_State *L)
 
 /* ---- registration -------------------------------------------------------- */
 
-#define UNARY_DOC(name, text) name "(x: Fragment) -> Fragment\n" text " of every element."
+#define UNARY_DOC(name, text)                                                                      \
+	name "(x: Scalar|Fragment) -> Scalar|Fragment\n" text                                      \
+	     " of every element, or of a recorded f32."
 
 static const struct tc_function functions[] = {
 	{"full", frag_full, full_doc},

@@ -101,13 +101,14 @@ const char *tc_ref_text(struct kern *k, const struct ref *r)
 /* ---- values -------------------------------------------------------------- */
 
 static const char *const scalar_ops[] = {
-	[SO_ADD] = "+",   [SO_SUB] = "-",      [SO_MUL] = "*",      [SO_FLOORDIV] = "//",
-	[SO_MOD] = "%",   [SO_AND] = "&",      [SO_OR] = "|",       [SO_XOR] = "~",
-	[SO_NOT] = "~",   [SO_NEG] = "-",      [SO_SHL] = "<<",     [SO_SHR] = ">>",
-	[SO_DIV] = "/",   [SO_MIN] = "min",    [SO_MAX] = "max",    [SO_LT] = "<",
-	[SO_LE] = "<=",   [SO_GT] = ">",       [SO_GE] = ">=",      [SO_EQ] = "==",
-	[SO_NE] = "!=",   [SO_LAND] = "and",   [SO_LOR] = "or",     [SO_LNOT] = "not ",
-	[SO_SELECT] = "", [SO_TO_F32] = "f32", [SO_TO_S32] = "s32",
+	[SO_ADD] = "+",     [SO_SUB] = "-",       [SO_MUL] = "*",      [SO_FLOORDIV] = "//",
+	[SO_MOD] = "%",     [SO_AND] = "&",       [SO_OR] = "|",       [SO_XOR] = "~",
+	[SO_NOT] = "~",     [SO_NEG] = "-",       [SO_SHL] = "<<",     [SO_SHR] = ">>",
+	[SO_DIV] = "/",     [SO_MIN] = "min",     [SO_MAX] = "max",    [SO_LT] = "<",
+	[SO_LE] = "<=",     [SO_GT] = ">",        [SO_GE] = ">=",      [SO_EQ] = "==",
+	[SO_NE] = "!=",     [SO_LAND] = "and",    [SO_LOR] = "or",     [SO_LNOT] = "not ",
+	[SO_SELECT] = "",   [SO_TO_F32] = "f32",  [SO_TO_S32] = "s32", [SO_EXP2] = "exp2",
+	[SO_LOG2] = "log2", [SO_RSQRT] = "rsqrt", [SO_SQRT] = "sqrt",  [SO_TANH] = "tanh",
 };
 
 static void print_val(struct strbuf *b, struct kern *k, const struct val *v, int *budget, bool top);
@@ -130,6 +131,11 @@ static void print_expr(struct strbuf *b, struct kern *k, const struct val *v, in
 	case SO_MAX:
 	case SO_TO_F32:
 	case SO_TO_S32:
+	case SO_EXP2:
+	case SO_LOG2:
+	case SO_RSQRT:
+	case SO_SQRT:
+	case SO_TANH:
 		print_call(b, k, scalar_ops[v->op], v, budget);
 		return;
 	case SO_SELECT:

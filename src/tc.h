@@ -174,7 +174,12 @@ enum scalar_op {
 	SO_LNOT,   /* predicates */
 	SO_SELECT, /* arg[0] ? arg[1] : arg[2] */
 	SO_TO_F32,
-	SO_TO_S32
+	SO_TO_S32,
+	SO_EXP2, /* and those after it: of f32 */
+	SO_LOG2,
+	SO_RSQRT,
+	SO_SQRT,
+	SO_TANH
 };
 
 struct val {

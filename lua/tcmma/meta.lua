@@ -377,14 +377,14 @@ function tc.dtypes() end
 ---@return tcmma.array
 function tc.empty(shape, dtype, opts) end
 
----e to the power of every element.
----@param x Fragment
----@return Fragment
+---e to the power of every element, or of a recorded f32.
+---@param x Scalar|Fragment
+---@return Scalar|Fragment
 function tc.exp(x) end
 
----2 to the power of every element.
----@param x Fragment
----@return Fragment
+---2 to the power of every element, or of a recorded f32.
+---@param x Scalar|Fragment
+---@return Scalar|Fragment
 function tc.exp2(x) end
 
 ---a * b + c with one rounding.
@@ -458,14 +458,14 @@ function tc.iota(shape, axis, dtype) end
 ---@return Kernel
 function tc.kernel(spec) end
 
----Natural logarithm of every element.
----@param x Fragment
----@return Fragment
+---Natural logarithm of every element, or of a recorded f32.
+---@param x Scalar|Fragment
+---@return Scalar|Fragment
 function tc.log(x) end
 
----Logarithm to base 2 of every element.
----@param x Fragment
----@return Fragment
+---Logarithm to base 2 of every element, or of a recorded f32.
+---@param x Scalar|Fragment
+---@return Scalar|Fragment
 function tc.log2(x) end
 
 ---Records a loop that runs until a `tc.stop(cond)` in it holds.
@@ -591,9 +591,9 @@ function tc.record(spec) end
 ---@return Role
 function tc.role(spec) end
 
----One over the square root of every element.
----@param x Fragment
----@return Fragment
+---One over the square root of every element, or of a recorded f32.
+---@param x Scalar|Fragment
+---@return Scalar|Fragment
 function tc.rsqrt(x) end
 
 ---Sets how many registers each thread of this role may use from here on: a multiple of 8 from 24 to 256 (`setmaxnreg`). The sum over the block's warpgroups must fit.
@@ -615,18 +615,18 @@ function tc.settings() end
 ---@return Ref
 function tc.smem(shape, dtype, opts) end
 
----Square root of every element.
----@param x Fragment
----@return Fragment
+---Square root of every element, or of a recorded f32.
+---@param x Scalar|Fragment
+---@return Scalar|Fragment
 function tc.sqrt(x) end
 
 ---Leaves the innermost `tc.loop` if the condition holds (always, without one). It stands in the loop itself or in a `tc.when` in it.
 ---@param cond? boolean|Scalar
 function tc.stop(cond) end
 
----Hyperbolic tangent of every element.
----@param x Fragment
----@return Fragment
+---Hyperbolic tangent of every element, or of a recorded f32.
+---@param x Scalar|Fragment
+---@return Scalar|Fragment
 function tc.tanh(x) end
 
 ---A tensor map for TMA, an argument of a foreign kernel. All lists are **innermost dimension first**, as in `cuTensorMapEncodeTiled`.
