@@ -314,6 +314,9 @@ static const char *type_name(enum dtype t)
 	}
 }
 
+/* Registers of a thread that an instruction takes beside its accumulators. */
+#define MMA_REGISTERS 26
+
 /* Elements along K of an instruction: 32 bytes. */
 static int step_of(const struct mma_op *o)
 {
@@ -345,17 +348,35 @@ static void multiply(struct low *l, const struct mma_op *o, struct mreg *d, int6
 		operand, count);
 }
 
+/*
+ * Columns of an instruction: at most 256, and as few instructions as the assembler can
+ * give registers to, which it does before setmaxnreg adds any.
+ */
+static int64_t columns_at_once(const struct low *l, const struct mma_op *o)
+{
+	enum dtype acc = o->acc->alloc->dtype;
+	int64_t n = o->acc->shape[1].size, granule = acc == DT_I32 ? 16 : 8, pieces;
+	int64_t most = (int64_t)(tc_launched_registers(l->c) - MMA_REGISTERS) * 64 /
+		       tc_dtypes[acc].bits / granule * granule;
+
+	most = most > 256 ? 256 : most;
+	if (n <= most)
+		return n;
+	pieces = (n + most - 1) / most;
+	return (n + pieces * granule - 1) / (pieces * granule) * granule;
+}
+
 static void multiply_all(struct low *l, const struct mma_op *o, const struct wgmma_operand *a,
 			 const struct wgmma_operand *b, struct mopnd enable)
 {
-	int64_t n = o->acc->shape[1].size, k = o->a->shape[1].size;
+	int64_t n = o->acc->shape[1].size, k = o->a->shape[1].size, wide = columns_at_once(l, o);
 	struct mreg *d = tc_wgmma_registers(l, o->acc);
 	const bool k_major[2] = {a->k_major, b->k_major};
 	int bits = tc_dtypes[o->acc->alloc->dtype].bits, step = step_of(o);
 
 	for (int64_t at = 0; at < k; at += step)
-		for (int64_t column = 0; column < n; column += 256) {
-			int64_t width = n - column < 256 ? n - column : 256;
+		for (int64_t column = 0; column < n; column += wide) {
+			int64_t width = n - column < wide ? n - column : wide;
 			struct mopnd left = a->registers ? V(a->registers + at / step * 4, 4)
 							 : R(tc_wgmma_moved(l, a, 0, at));
 
