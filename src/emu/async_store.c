@@ -1,5 +1,5 @@
 /* st.async and red.async: small stores into a CTA of the cluster that an mbarrier counts (8.3). */
-#include "async.h"
+#include "hazard.h"
 
 enum {
 	max_bytes = 16
@@ -17,6 +17,7 @@ struct store_op {
 	const struct store_form *form;
 	struct emu_cta *cta;
 	uint64_t target, barrier;
+	uint64_t phase; /* of the mbarrier, at issue */
 	uint8_t data[max_bytes];
 };
 
@@ -38,8 +39,31 @@ static void complete(struct emu_engine_op *base)
 		memcpy(to, op->data, size);
 	emu_changed(op->op.cluster->worker);
 	barrier = emu_mbarrier_at(op->cta, &op->op.where, op->barrier);
+	if (barrier && op->op.cluster->hazards)
+		emu_order_landed(&op->op.where, barrier, op->phase);
 	if (barrier)
 		emu_mbarrier_complete_tx(barrier, &op->op.where, size);
+}
+
+static bool watch(struct emu_warp *warp, int lane, struct store_op *op)
+{
+	uint32_t size = emu_types[op->form->type].bits / 8u * (uint32_t)op->form->count;
+	const struct emu_mbarrier *barrier = emu_mbarrier_at(op->cta, &op->op.where, op->barrier);
+	struct emu_cta *owner = emu_shared_owner(op->cta, op->target);
+	struct emu_access access;
+
+	if (!barrier || !owner)
+		return barrier;
+	emu_order_barrier_used(warp->order, barrier);
+	op->phase = barrier->phase;
+	access = emu_access_by(warp->order, EMU_ACTOR_BARRIER, lane,
+			       emu_moment_of_barrier(warp->order, barrier),
+			       op->form->reduce ? EMU_UPDATE : EMU_WRITE);
+	access.proxy = false;
+	emu_access_shared(&access, owner,
+			  (uint32_t)(op->target & EMU_SHARED_MASK) - EMU_SHARED_BASE, size);
+	emu_order_barrier_arrive(warp->order, barrier, false);
+	return true;
 }
 
 static bool fill(struct emu_warp *warp, const struct emu_ins *ins, int lane, struct store_op *op)
@@ -74,7 +98,8 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 		if (!op)
 			return EMU_STOPPED;
 		op->form = ins->extra;
-		if (!fill(warp, ins, (int)lane, op)) {
+		if (!fill(warp, ins, (int)lane, op) ||
+		    (warp->order && !watch(warp, (int)lane, op))) {
 			op->op.discard(&op->op);
 			return EMU_STOPPED;
 		}

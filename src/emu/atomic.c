@@ -169,6 +169,8 @@ static bool decode(struct emu_decode *decode, bool returns)
 	if (!atomic || swap == -2 || vector == -2)
 		return false;
 	emu_take_semantics(decode);
+	if (!ins->semantics)
+		ins->semantics = EMU_RELAXED;
 	atomic->returns = returns;
 	atomic->operation = swap < 0 ? emu_take_one(decode, emu_reduction_names) : EXCHANGE + swap;
 	if (atomic->operation < 0)

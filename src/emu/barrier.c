@@ -1,4 +1,5 @@
 /* Barriers of the CTA and of the cluster, and the register pool. */
+#include "hazard.h"
 #include "schedule.h"
 #include <stdio.h>
 
@@ -46,6 +47,8 @@ static void complete(struct emu_cta *cta, struct emu_named_barrier *barrier)
 	barrier->open = false;
 	barrier->count = barrier->voted = barrier->votes = 0;
 	memset(barrier->arrived, 0, sizeof barrier->arrived);
+	if (cta->cluster->hazards)
+		emu_order_named_complete(cta, (int)(barrier - cta->barriers));
 	emu_wake(&barrier->waitable);
 	emu_changed(cta->worker);
 }
@@ -139,6 +142,8 @@ static bool arrive(struct emu_warp *warp, const struct emu_ins *ins, uint32_t ma
 		barrier->voted += (uint32_t)__builtin_popcount(mask);
 	}
 	count_lanes(warp, barrier, mask);
+	if (warp->order)
+		emu_order_named_arrive(warp->order, (int)(barrier - warp->cta->barriers));
 	if (barrier->counted && barrier->count > barrier->expected) {
 		emu_fault(warp, -1, "barrier-count",
 			  "%u threads arrive at barrier %d, which is for %u", barrier->count,
@@ -190,6 +195,8 @@ static enum emu_step bar(struct emu_warp *warp, const struct emu_ins *ins, uint3
 		return EMU_NEXT;
 	if (barrier->phase == split->scratch)
 		return emu_block_on(warp, &barrier->waitable);
+	if (warp->order)
+		emu_order_named_wait(warp->order, (int)id);
 	return take_result(warp, ins, mask, form, barrier);
 }
 
@@ -264,6 +271,8 @@ static void cluster_check(struct emu_cluster *cluster)
 	for (int c = 0; c < cluster->cta_count; c++)
 		for (uint32_t w = 0; w < cluster->ctas[c]->warp_count; w++)
 			cluster->ctas[c]->warps[w]->cluster_pending = 0;
+	if (cluster->hazards)
+		emu_order_cluster_complete(cluster);
 	emu_wake(&cluster->barrier);
 	emu_changed(cluster->worker);
 }
@@ -290,13 +299,14 @@ static enum emu_step cluster_arrive(struct emu_warp *warp, const struct emu_ins 
 {
 	struct emu_cluster *cluster = warp->cta->cluster;
 
-	(void)ins;
 	if (warp->cluster_arrived & mask)
 		return emu_fault(warp, emu_lowest(warp->cluster_arrived & mask), "cluster-barrier",
 				 "arrives twice without a wait in between");
 	warp->cluster_arrived |= mask;
 	warp->cluster_pending |= mask;
 	cluster->barrier_arrived += (uint32_t)__builtin_popcount(mask);
+	if (warp->order && !ins->variant)
+		emu_order_cluster_arrive(warp->order);
 	cluster->barrier.describe = describe_cluster;
 	cluster_check(cluster);
 	return EMU_NEXT;
@@ -311,6 +321,8 @@ static enum emu_step cluster_wait(struct emu_warp *warp, const struct emu_ins *i
 	if (warp->cluster_pending & mask)
 		return emu_block_on(warp, &warp->cta->cluster->barrier);
 	warp->cluster_arrived &= ~mask;
+	if (warp->order)
+		emu_order_cluster_wait(warp->order);
 	return EMU_NEXT;
 }
 
@@ -322,7 +334,7 @@ static bool decode_cluster(struct emu_decode *decode)
 	if (word < 0)
 		return emu_reject(decode, "needs .arrive or .wait");
 	if (word == 0)
-		(void)(emu_take(decode, "release") || emu_take(decode, "relaxed"));
+		decode->ins->variant = !emu_take(decode, "release") && emu_take(decode, "relaxed");
 	else
 		emu_take(decode, "acquire");
 	if (emu_take(decode, "aligned"))

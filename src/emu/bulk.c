@@ -1,5 +1,5 @@
 /* Linear bulk copies and reductions, and the groups in which threads wait for them (8.3). */
-#include "async.h"
+#include "hazard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +62,8 @@ static enum emu_step execute_commit(struct emu_warp *warp, const struct emu_ins 
 		if (!group)
 			return EMU_STOPPED;
 		group->committed = true;
+		if (warp->order)
+			warp->order->bulk_committed[lane]++;
 		pending_groups(&emu_async_of_warp(warp)->lanes[lane]);
 	}
 	return EMU_NEXT;
@@ -73,6 +75,24 @@ static void describe_wait(const struct emu_waitable *waitable, const struct emu_
 	(void)waitable;
 	snprintf(text, size, "bulk copies: %llu groups are pending",
 		 (unsigned long long)split->scratch);
+}
+
+/* All but the newest groups: with .read their sources, else their destinations as well. */
+static void order_waited(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	struct emu_order *order = warp->order;
+	uint32_t open = (uint32_t)ins->operands[0].value;
+
+	EMU_FOR_LANES(lane, mask)
+	{
+		uint32_t committed = order->bulk_committed[lane];
+
+		if (committed <= open)
+			continue;
+		emu_order_waited(order, order->bulk_read[lane], committed - open);
+		if (!ins->variant)
+			emu_order_waited(order, order->bulk_write[lane], committed - open);
+	}
 }
 
 static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
@@ -88,6 +108,8 @@ static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *i
 		async->bulk.describe = describe_wait;
 		return emu_block_on(warp, &async->bulk);
 	}
+	if (warp->order)
+		order_waited(warp, ins, mask);
 	return EMU_NEXT;
 }
 
@@ -98,7 +120,7 @@ static bool decode_commit(struct emu_decode *decode)
 
 static bool decode_wait(struct emu_decode *decode)
 {
-	emu_take(decode, "read");
+	decode->ins->variant = emu_take(decode, "read");
 	emu_results(decode->ins, 0);
 	return emu_want_operands(decode, 1, 1) && emu_want_immediate(decode, 0, 0, INT32_MAX);
 }
@@ -118,6 +140,7 @@ struct bulk_op {
 	struct emu_warp *warp;
 	struct emu_bulk_group *group;
 	uint64_t target, source, barrier;
+	uint64_t phase[EMU_MAX_CLUSTER]; /* of the mbarrier in each target, at issue */
 	uint32_t size;
 	uint16_t mask; /* CTAs, or bytes with .cp_mask */
 };
@@ -165,6 +188,8 @@ static bool deliver(struct bulk_op *op, const uint8_t *source, uint64_t target, 
 	if (op->form->group)
 		return true;
 	object = emu_mbarrier_at(op->warp->cta, &op->op.where, barrier);
+	if (object && op->op.cluster->hazards)
+		emu_order_landed(&op->op.where, object, op->phase[barrier >> EMU_SHARED_RANK]);
 	return object && emu_mbarrier_complete_tx(object, &op->op.where, op->size);
 }
 
@@ -185,6 +210,73 @@ static void complete(struct emu_engine_op *base)
 	if (op->form->source != EMU_GLOBAL)
 		emu_async_of_cta(op->warp->cta)->open_reads--;
 	emu_bulk_done(op->warp, op->group);
+}
+
+/* ---- order ---------------------------------------------------------------------- */
+
+static void watch_range(struct bulk_op *op, struct emu_access *access, enum emu_space space,
+			uint64_t address)
+{
+	if (space == EMU_GLOBAL)
+		emu_access_global(access, address, op->size);
+	else if (emu_shared_owner(op->warp->cta, address))
+		emu_access_shared(access, emu_shared_owner(op->warp->cta, address),
+				  (uint32_t)(address & EMU_SHARED_MASK) - EMU_SHARED_BASE,
+				  op->size);
+}
+
+static bool watch_target(struct bulk_op *op, int lane, int rank, bool first)
+{
+	struct emu_order *order = op->warp->order;
+	const struct emu_mbarrier *barrier =
+		emu_mbarrier_at(op->warp->cta, &op->op.where, in_rank(op->barrier, rank));
+	struct emu_moment moment;
+	struct emu_access access;
+
+	if (!barrier)
+		return false;
+	emu_order_barrier_used(order, barrier);
+	op->phase[rank] = barrier->phase;
+	moment = emu_moment_of_barrier(order, barrier);
+	access = emu_access_by(order, EMU_ACTOR_BARRIER, lane, moment,
+			       op->form->reduce ? EMU_UPDATE : EMU_WRITE);
+	watch_range(op, &access, op->form->target,
+		    op->form->multicast ? in_rank(op->target, rank) : op->target);
+	access = emu_access_by(order, EMU_ACTOR_BARRIER, lane, moment, EMU_READ);
+	if (first)
+		watch_range(op, &access, op->form->source, op->source);
+	emu_order_barrier_arrive(order, barrier, false);
+	return true;
+}
+
+static bool watch(struct bulk_op *op, int lane)
+{
+	struct emu_order *order = op->warp->order;
+	struct emu_access access;
+	bool first = true;
+
+	if (!op->form->group) {
+		uint32_t own = (uint32_t)(op->barrier >> EMU_SHARED_RANK) % EMU_MAX_CLUSTER;
+
+		for (int rank = 0; rank < op->op.cluster->cta_count; rank++) {
+			if (op->form->multicast ? !(op->mask >> rank & 1) : (uint32_t)rank != own)
+				continue;
+			if (!watch_target(op, lane, rank, first))
+				return false;
+			first = false;
+		}
+		return true;
+	}
+	access = emu_access_by(order, EMU_ACTOR_BULK_READ, lane,
+			       emu_moment_of(order, EMU_ACTOR_BULK_READ, lane), EMU_READ);
+	watch_range(op, &access, op->form->source, op->source);
+	access = emu_access_by(order, EMU_ACTOR_BULK_WRITE, lane,
+			       emu_moment_of(order, EMU_ACTOR_BULK_WRITE, lane),
+			       op->form->reduce ? EMU_UPDATE : EMU_WRITE);
+	/* What a byte mask leaves out is not written: such copies are not watched in full. */
+	if (!op->form->byte_mask)
+		watch_range(op, &access, op->form->target, op->target);
+	return true;
 }
 
 static bool shared_operand(struct emu_warp *warp, int lane, enum emu_space space, uint64_t *address)
@@ -223,6 +315,10 @@ static enum emu_step issue_one(struct emu_warp *warp, const struct emu_ins *ins,
 		return emu_fault(warp, lane, "misaligned",
 				 "bulk copy of %u bytes; the size must be a multiple of 16",
 				 op->size);
+	}
+	if (warp->order && !watch(op, lane)) {
+		op->op.discard(&op->op);
+		return EMU_STOPPED;
 	}
 	if (op->group)
 		op->group->open++;

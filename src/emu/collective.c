@@ -4,6 +4,7 @@
  * apart, from different places.
  */
 #include "alu.h"
+#include "hazard.h"
 #include "number.h"
 #include "schedule.h"
 #include <stdio.h>
@@ -414,6 +415,8 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 	uint32_t members = row[emu_lowest(mask)], same = 0;
 	struct exchange x;
 
+	if (warp->order)
+		emu_order_warp(warp->order);
 	EMU_FOR_LANES(l, mask)
 	{
 		if (!(row[l] >> l & 1))

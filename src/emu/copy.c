@@ -1,5 +1,5 @@
 /* cp.async: copies of 4 to 16 bytes from global to shared memory, in groups of each thread. */
-#include "async.h"
+#include "hazard.h"
 #include "lanes.h"
 #include "schedule.h"
 #include <stdio.h>
@@ -68,6 +68,8 @@ static void arrive_lane(struct copy_op *copy, int lane)
 
 	where.lane = lane;
 	barrier = emu_mbarrier_at(copy->warp->cta, &where, copy->lane[lane].to);
+	if (barrier && copy->warp->order)
+		emu_order_copies_arrive(copy->warp->order, barrier, copy->lane[lane].group + 1);
 	if (barrier)
 		emu_mbarrier_arrive(barrier, &where, EMU_MBARRIER_ARRIVE, 1);
 }
@@ -124,6 +126,31 @@ static struct copy_op *new_op(struct emu_warp *warp, uint32_t mask)
 	return copy;
 }
 
+/* The zeros behind the bytes that are read are written too. */
+static void watch(struct emu_warp *warp, const struct copy_op *copy)
+{
+	struct emu_moment moment = emu_moment_of(warp->order, EMU_ACTOR_CP_ASYNC, 0);
+	struct emu_access from =
+		emu_access_by(warp->order, EMU_ACTOR_CP_ASYNC, -1, moment, EMU_READ);
+	struct emu_access to =
+		emu_access_by(warp->order, EMU_ACTOR_CP_ASYNC, -1, moment, EMU_WRITE);
+
+	EMU_FOR_LANES(l, copy->lanes)
+	{
+		const struct lane_copy *c = &copy->lane[l];
+		struct emu_cta *owner = emu_shared_owner(warp->cta, c->to);
+
+		from.moment.epoch = to.moment.epoch = c->group + 1;
+		from.lane = to.lane = (uint8_t)l;
+		if (c->bytes)
+			emu_access_global(&from, c->from, c->bytes);
+		if (owner)
+			emu_access_shared(&to, owner,
+					  (uint32_t)(c->to & EMU_SHARED_MASK) - EMU_SHARED_BASE,
+					  copy->size);
+	}
+}
+
 static enum emu_step copy_async(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	const struct emu_operand *third = ins->operand_count > 3 ? &ins->operands[3] : NULL;
@@ -147,6 +174,8 @@ static enum emu_step copy_async(struct emu_warp *warp, const struct emu_ins *ins
 		if (c->bytes > size)
 			c->bytes = size;
 	}
+	if (warp->order)
+		watch(warp, copy);
 	emu_engine_issue(warp->cta->cluster, &copy->op);
 	return warp->grid->stopped ? EMU_STOPPED : EMU_NEXT;
 }
@@ -208,6 +237,23 @@ static void describe(const struct emu_waitable *waitable, const struct emu_split
 	snprintf(text, size, "its cp.async copies");
 }
 
+/* What the lane that has waited for the fewest has: the warp counts as one. */
+static void order_waited(struct emu_warp *warp, const struct emu_copy_groups *groups, uint32_t mask,
+			 bool all, uint32_t count)
+{
+	uint32_t least = UINT32_MAX;
+
+	EMU_FOR_LANES(l, mask)
+	{
+		uint32_t waited = all                          ? groups->current[l] + 1
+				  : groups->current[l] > count ? groups->current[l] - count
+							       : 0;
+
+		least = waited < least ? waited : least;
+	}
+	emu_order_waited_generic(warp->order, warp->order->copies, least);
+}
+
 /* Waits until at most `count` of the newest groups are incomplete. */
 static enum emu_step wait(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
@@ -228,6 +274,8 @@ static enum emu_step wait(struct emu_warp *warp, const struct emu_ins *ins, uint
 				return emu_block_on(warp, &groups->waitable);
 			}
 		}
+	if (warp->order)
+		order_waited(warp, groups, mask, all, count);
 	return EMU_NEXT;
 }
 

@@ -179,6 +179,7 @@ struct emu_hazard {
 	uint32_t cta[3];
 	int warp;
 	uint64_t count;         /* how often the same fault was seen */
+	uint32_t other_line;    /* PTX line of the other side of a race, 0 if none */
 };
 
 struct emu_counters {

@@ -1,5 +1,5 @@
 /* A launch: what is checked before anything runs, and the CTAs it is made of. */
-#include "async.h"
+#include "hazard.h"
 #include "heap.h"
 #include "schedule.h"
 #include "special.h"
@@ -173,6 +173,7 @@ static struct emu_warp *new_warp(struct emu_cta *cta, int index)
 	warp->index = index;
 	warp->live = threads >= EMU_LANES ? EMU_FULL : (1u << threads) - 1;
 	warp->registers = cta->grid->registers_per_thread;
+	warp->attention = EMU_I_ALIGNED | EMU_I_POLL;
 	warp->random = cta->grid->launch->seed ^ (cta->cluster->index << 20) ^
 		       ((uint64_t)cta->rank << 8) ^ (uint64_t)index ^ 0x51ed270b7a649c21ull;
 	frame = emu_special_fill(warp) ? emu_frame_new(warp, cta->grid->kernel, NULL, 0) : NULL;
@@ -292,6 +293,8 @@ struct emu_cluster *emu_cluster_new(struct emu_worker *worker, uint64_t index)
 		cluster->ctas[c] = new_cta(cluster, (uint32_t)c);
 		fine = cluster->ctas[c] && fill_cta(cluster->ctas[c]);
 	}
+	if (fine && grid->mode != EMU_FAST)
+		fine = emu_hazards_init(cluster);
 	if (!fine) {
 		emu_cluster_free(cluster);
 		return NULL;
@@ -309,6 +312,7 @@ void emu_cluster_free(struct emu_cluster *cluster)
 		op->discard(op);
 		op = next;
 	}
+	emu_hazards_free(cluster);
 	for (int c = 0; c < cluster->cta_count; c++)
 		free_cta(cluster->ctas[c]);
 	emu_async_cluster_free(cluster);

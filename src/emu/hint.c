@@ -2,7 +2,7 @@
  * What orders or speeds up memory and has no effect where every access is
  * complete when its instruction is: fences, prefetches, cache policies.
  */
-#include "machine.h"
+#include "hazard.h"
 
 static enum emu_step nothing(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
@@ -10,6 +10,49 @@ static enum emu_step nothing(struct emu_warp *warp, const struct emu_ins *ins, u
 	(void)ins;
 	(void)mask;
 	return EMU_NEXT;
+}
+
+enum fence_kind {
+	FENCE_NONE, /* orders nothing that is watched */
+	FENCE_THREADS,
+	FENCE_PROXY,
+	FENCE_PROXY_SHARED,
+	FENCE_PROXY_GLOBAL
+};
+
+static enum emu_step fence(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	(void)mask;
+	if (!warp->order)
+		return EMU_NEXT;
+	switch (ins->variant) {
+	case FENCE_THREADS:
+		emu_order_thread_fence(warp->order);
+		break;
+	case FENCE_PROXY:
+	case FENCE_PROXY_SHARED:
+	case FENCE_PROXY_GLOBAL:
+		emu_order_proxy_fence(warp->order, ins->variant != FENCE_PROXY_GLOBAL,
+				      ins->variant != FENCE_PROXY_SHARED);
+		break;
+	default:
+		break;
+	}
+	return EMU_NEXT;
+}
+
+/* What the words of a fence make of it; .async::generic is one-sided and orders as .async does. */
+static enum fence_kind fence_kind(const struct emu_decode *decode, enum emu_space space)
+{
+	const char *name = decode->ins->mnemonic;
+
+	if (strstr(name, "proxy.async"))
+		return space == EMU_GLOBAL                                  ? FENCE_PROXY_GLOBAL
+		       : space == EMU_SHARED || space == EMU_SHARED_CLUSTER ? FENCE_PROXY_SHARED
+									    : FENCE_PROXY;
+	if (strstr(name, "proxy") || strstr(name, "mbarrier_init"))
+		return FENCE_NONE;
+	return FENCE_THREADS;
 }
 
 static bool decode_fence(struct emu_decode *decode)
@@ -25,7 +68,7 @@ static bool decode_fence(struct emu_decode *decode)
 	struct emu_ins *ins = decode->ins;
 
 	emu_take_semantics(decode);
-	emu_take_space(decode, EMU_GENERIC);
+	ins->variant = (uint8_t)fence_kind(decode, emu_take_space(decode, EMU_GENERIC));
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		emu_take(decode, words[i]);
 	ins->flags |= EMU_I_SYNC;
@@ -99,10 +142,10 @@ static bool decode_pmevent(struct emu_decode *decode)
 }
 
 static const struct emu_opcode opcodes[] = {
-	{"membar", decode_fence, nothing, EMU_P_NO_RESULT},
-	{"membar.proxy", decode_fence, nothing, EMU_P_NO_RESULT},
-	{"fence", decode_fence, nothing, EMU_P_NO_RESULT},
-	{"fence.proxy", decode_fence, nothing, EMU_P_NO_RESULT},
+	{"membar", decode_fence, fence, EMU_P_NO_RESULT},
+	{"membar.proxy", decode_fence, fence, EMU_P_NO_RESULT},
+	{"fence", decode_fence, fence, EMU_P_NO_RESULT},
+	{"fence.proxy", decode_fence, fence, EMU_P_NO_RESULT},
 	{"fence.mbarrier_init", decode_fence, nothing, EMU_P_NO_RESULT | EMU_P_SM90},
 	{"prefetch", decode_prefetch, nothing, EMU_P_NO_RESULT},
 	{"prefetchu", decode_prefetch, nothing, EMU_P_NO_RESULT},

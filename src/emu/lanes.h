@@ -5,8 +5,9 @@
 #include "machine.h"
 
 struct emu_lanes {
-	uint8_t *at[EMU_LANES]; /* of the active lanes */
-	enum emu_space space;   /* where the first active lane points */
+	uint8_t *at[EMU_LANES];      /* of the active lanes */
+	uint64_t address[EMU_LANES]; /* as the instruction gives them */
+	enum emu_space space;        /* where the first active lane points */
 };
 
 /*

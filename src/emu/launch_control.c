@@ -4,7 +4,7 @@
  * The response of 16 bytes is opaque in the ISA; here it is a mark, then the
  * first CTA's coordinates.
  */
-#include "async.h"
+#include "hazard.h"
 
 static const uint32_t taken = 0x636c6301u, refused = 0x636c6300u;
 
@@ -59,6 +59,30 @@ static void complete(struct emu_engine_op *base)
 	}
 }
 
+static void watch(struct emu_warp *warp, int lane, const struct cancel_op *op)
+{
+	int own = (int)(op->response >> EMU_SHARED_RANK) % EMU_MAX_CLUSTER;
+
+	for (int rank = 0; rank < op->op.cluster->cta_count; rank++) {
+		uint64_t window = (uint64_t)rank << EMU_SHARED_RANK;
+		const struct emu_mbarrier *barrier;
+		struct emu_access access;
+
+		if (!op->multicast && rank != own)
+			continue;
+		barrier = emu_mbarrier_at(op->cta, &op->op.where,
+					  (op->barrier & EMU_SHARED_MASK) | window);
+		if (!barrier)
+			return;
+		emu_order_barrier_used(warp->order, barrier);
+		access = emu_access_by(warp->order, EMU_ACTOR_BARRIER, lane,
+				       emu_moment_of_barrier(warp->order, barrier), EMU_WRITE);
+		emu_access_shared(&access, op->op.cluster->ctas[rank],
+				  (uint32_t)(op->response & EMU_SHARED_MASK) - EMU_SHARED_BASE, 16);
+		emu_order_barrier_arrive(warp->order, barrier, false);
+	}
+}
+
 static enum emu_step execute_cancel(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	EMU_FOR_LANES(lane, mask)
@@ -75,6 +99,8 @@ static enum emu_step execute_cancel(struct emu_warp *warp, const struct emu_ins 
 			op->op.discard(&op->op);
 			return EMU_STOPPED;
 		}
+		if (warp->order)
+			watch(warp, (int)lane, op);
 		emu_op_issue(warp, op);
 	}
 	return EMU_NEXT;

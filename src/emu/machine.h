@@ -206,7 +206,16 @@ enum emu_ins_flags {
 	EMU_I_PENDING_TMEM = 256,
 	EMU_I_AWAIT_WGMMA = 512, /* all pending registers of the class are written */
 	EMU_I_AWAIT_TMEM = 1024,
-	EMU_I_SYNC = 2048 /* a point where other splits get their turn */
+	EMU_I_SYNC = 2048, /* a point where other splits get their turn */
+	EMU_I_ALL = 4096   /* every instruction has it: see `attention` of a warp */
+};
+
+/* What an access of memory synchronises, of which EMU_WEAK is nothing; a mask. */
+enum emu_semantics {
+	EMU_WEAK,
+	EMU_RELAXED = 1, /* .volatile too */
+	EMU_ACQUIRE = 3,
+	EMU_RELEASE = 5
 };
 
 struct emu_ins {
@@ -219,6 +228,7 @@ struct emu_ins {
 	uint8_t type, type2; /* enum emu_type */
 	uint8_t variant;     /* the handler's own */
 	uint8_t count;       /* the handler's own, e.g. elements of a vector access */
+	uint8_t semantics;   /* enum emu_semantics, as far as the text says */
 	uint32_t flags;      /* enum emu_ins_flags */
 	uint32_t written;    /* bit i: operand i is written */
 	uint32_t read;       /* bit i: operand i is read (may be written too) */
@@ -294,7 +304,7 @@ enum emu_space emu_take_space(struct emu_decode *decode, enum emu_space otherwis
 /* Takes whatever only directs caches: .L2::128B, .L1::no_allocate, .ca, .L2::cache_hint ...;
    true when .L2::cache_hint was there, whose policy is one more operand. */
 bool emu_take_cache(struct emu_decode *decode);
-/* .sem and .scope, which fast mode has no use for. */
+/* .sem, kept in the instruction, and .scope. */
 void emu_take_semantics(struct emu_decode *decode);
 
 /* Sets the error; always false. */
@@ -389,6 +399,8 @@ struct emu_cta;
 struct emu_cluster;
 struct emu_grid;
 struct emu_worker;
+struct emu_order;
+struct emu_hazards;
 
 /*
  * What splits wait for; first member of every object that can be waited for.
@@ -488,8 +500,10 @@ struct emu_warp {
 	uint32_t cluster_pending;       /* of those, the ones whose phase is still open */
 	struct emu_copy_groups *copies; /* cp.async, per lane */
 	uint64_t instructions;
-	uint64_t random; /* state of the warp's generator */
-	void *async;     /* of the asynchronous half */
+	uint64_t random;         /* state of the warp's generator */
+	void *async;             /* of the asynchronous half */
+	uint32_t attention;      /* flags of instructions that are not simply executed */
+	struct emu_order *order; /* of hazard.h; NULL in fast mode */
 };
 
 #define EMU_BARRIER_RESULTS 4
@@ -539,7 +553,8 @@ struct emu_cluster {
 	struct emu_engine_op *ops, *last_op; /* issued, not complete; in issue order */
 	uint32_t op_count;
 	struct emu_cluster *next, *previous;
-	void *async; /* of the asynchronous half */
+	void *async;                 /* of the asynchronous half */
+	struct emu_hazards *hazards; /* NULL in fast mode */
 };
 
 /* What is wanted of one host thread. */
@@ -726,6 +741,11 @@ void emu_fault_at(const struct emu_where *where, const char *rule, const char *f
 /* A lint: reported, and the grid goes on. */
 void emu_lint_at(const struct emu_where *where, const char *rule, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* A hazard that does not stop the grid; counted once for each pair of instructions. */
+void emu_hazard_at(const struct emu_where *where, enum emu_severity severity, const char *rule,
+		   const struct emu_ins *other, const char *text);
+/* The same hazard has been reported: it is counted, and its text need not be made. */
+bool emu_hazard_again(const struct emu_where *where, const char *rule, const struct emu_ins *other);
 /* The position in the source that an instruction was made from; NULL, 0 when unknown. */
 void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const char **file,
 		   uint32_t *line);

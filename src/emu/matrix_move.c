@@ -1,5 +1,5 @@
 /* ldmatrix and stmatrix: 8x8 and 8-bit matrices between shared memory and a warp (9.4). */
-#include "async.h"
+#include "hazard.h"
 
 enum matrix_shape {
 	MATRIX_8x8,   /* 16-bit */
@@ -24,10 +24,13 @@ static bool find_rows(struct emu_warp *warp, const struct emu_ins *ins,
 	const struct matrix_form *form = ins->extra;
 
 	for (int lane = 0; lane < form->rows; lane++) {
-		rows[lane] = emu_mem(warp, lane, (enum emu_space)ins->space,
-				     emu_address(warp, address, lane), 16, 16, kind);
+		uint64_t at = emu_address(warp, address, lane);
+
+		rows[lane] = emu_mem(warp, lane, (enum emu_space)ins->space, at, 16, 16, kind);
 		if (!rows[lane])
 			return false;
+		if (warp->order)
+			emu_watch_one(warp, lane, (enum emu_space)ins->space, at, 16, kind);
 	}
 	return true;
 }

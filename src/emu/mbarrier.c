@@ -4,7 +4,7 @@
  * The 8 bytes in shared memory hold a mark and the index of the object, so that
  * a barrier that was never made, or was overwritten, is recognised at its next use.
  */
-#include "async.h"
+#include "hazard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,6 +102,8 @@ static void check_phase(struct emu_mbarrier *barrier)
 	if (barrier->pending || barrier->tx)
 		return;
 	barrier->phase++;
+	if (barrier->cta->cluster->hazards)
+		emu_order_barrier_phase(barrier, barrier->phase);
 	barrier->pending = barrier->expected;
 	emu_wake(&barrier->waitable);
 }
@@ -305,6 +307,8 @@ static bool init_one(struct emu_warp *warp, int lane, uint64_t address, uint32_t
 	barrier->waitable.describe = describe_wait;
 	words[1] = barrier->index;
 	memcpy(bytes, words, sizeof words);
+	if (warp->order)
+		emu_order_barrier_made(warp->order, barrier);
 	emu_changed(warp->worker);
 	return true;
 }

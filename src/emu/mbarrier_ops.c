@@ -1,5 +1,5 @@
 /* mbarrier instructions of threads: arrivals, byte counts, waits (9.1). */
-#include "async.h"
+#include "hazard.h"
 
 enum {
 	arrive_expect_tx = 1,
@@ -55,6 +55,10 @@ static bool arrive_one(struct emu_warp *warp, const struct emu_ins *ins, int lan
 
 	if (!barrier)
 		return false;
+	if (warp->order) {
+		emu_order_barrier_used(warp->order, barrier);
+		emu_order_barrier_arrive(warp->order, barrier, ins->semantics == EMU_RELAXED);
+	}
 	if (ins->operand_count > at + 1)
 		value = (uint32_t)emu_value(warp, &ins->operands[at + 1], lane);
 	count = ins->variant & arrive_expect_tx ? 1 : value;
@@ -189,6 +193,10 @@ static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *i
 		if (completed(barrier, ins, value))
 			done |= 1u << lane;
 	}
+	if (warp->order)
+		emu_order_barrier_used(warp->order, barrier);
+	if (warp->order && done)
+		emu_order_barrier_wait(warp->order, barrier, ins->semantics == EMU_RELAXED);
 	if (done)
 		warp->split->timeouts = 0;
 	else if (uniform && (ins->variant & wait_try) && warp->split->stage != EMU_TIMED_OUT) {

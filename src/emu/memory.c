@@ -1,5 +1,6 @@
 /* ld, st and their kin: scalars and vectors, every width, every space. */
 #include "alu.h"
+#include "hazard.h"
 #include "lanes.h"
 
 /* ---- addresses of all lanes ------------------------------------------------------- */
@@ -94,7 +95,7 @@ bool emu_resolve(struct emu_warp *warp, const struct emu_ins *ins, int i, uint32
 		 uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes)
 {
 	const struct emu_operand *operand = &ins->operands[i], *base = &operand->items[0];
-	uint64_t displacement = (uint64_t)operand->value, address[EMU_LANES];
+	uint64_t displacement = (uint64_t)operand->value, *address = lanes->address;
 	enum emu_space space = (enum emu_space)ins->space;
 
 	if (base->kind == EMU_O_REGISTER && base->bits == 64) {
@@ -117,7 +118,11 @@ bool emu_resolve(struct emu_warp *warp, const struct emu_ins *ins, int i, uint32
 		lanes->space = EMU_LOCAL;
 		return resolve_local(warp, address, mask, size, kind, lanes);
 	}
-	return resolve_window(warp, space, address, mask, size, kind, lanes);
+	if (!resolve_window(warp, space, address, mask, size, kind, lanes))
+		return false;
+	if (warp->order && kind != EMU_WRITE)
+		emu_watch_lanes(warp, ins, address, mask, 0, size, kind);
+	return true;
 }
 
 void emu_count_bytes(struct emu_warp *warp, enum emu_space space, uint64_t bytes, bool written)
@@ -303,6 +308,36 @@ static void store_element(struct emu_warp *warp, int bits, const struct emu_oper
 	}
 }
 
+static void store_elements(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
+			   const struct emu_lanes *lanes)
+{
+	int bits = emu_types[ins->type].bits;
+
+	for (uint32_t i = 0; i < ins->count; i++)
+		store_element(warp, bits, emu_item(&ins->operands[1], (int)i),
+			      i * (uint32_t)bits / 8, mask, lanes);
+}
+
+/* Threads that store what is there already do not race with the one that stored it. */
+static void store_watched(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
+			  const struct emu_lanes *lanes)
+{
+	uint32_t size = emu_types[ins->type].bits / 8u * ins->count, same = 0;
+	uint8_t before[EMU_LANES][EMU_MAX_ACCESS];
+
+	EMU_FOR_LANES(l, mask)
+	{
+		memcpy(before[l], lanes->at[l], size);
+	}
+	store_elements(warp, ins, mask, lanes);
+	EMU_FOR_LANES(l, mask)
+	{
+		if (!memcmp(before[l], lanes->at[l], size))
+			same |= 1u << l;
+	}
+	emu_watch_lanes(warp, ins, lanes->address, mask, same, size, EMU_WRITE);
+}
+
 static enum emu_step store(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	uint32_t size = emu_types[ins->type].bits / 8u;
@@ -310,9 +345,10 @@ static enum emu_step store(struct emu_warp *warp, const struct emu_ins *ins, uin
 
 	if (!emu_resolve(warp, ins, 0, mask, size * ins->count, EMU_WRITE, &lanes))
 		return EMU_STOPPED;
-	for (uint32_t i = 0; i < ins->count; i++)
-		store_element(warp, emu_types[ins->type].bits, emu_item(&ins->operands[1], (int)i),
-			      i * size, mask, &lanes);
+	if (warp->order && lanes.space != EMU_LOCAL)
+		store_watched(warp, ins, mask, &lanes);
+	else
+		store_elements(warp, ins, mask, &lanes);
 	emu_count_bytes(warp, lanes.space,
 			(uint64_t)size * ins->count * (uint32_t)__builtin_popcount(mask), true);
 	if (lanes.space != EMU_LOCAL)

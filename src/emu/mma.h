@@ -18,6 +18,10 @@ struct emu_mma_request {
 	int scale_d; /* D is multiplied by 2^-scale_d first */
 };
 
+struct emu_order;
+
+/* Enters what it will read and write; says nothing where the request is faulty. */
+void emu_mma_watch(const struct emu_mma_request *request, struct emu_order *order, int lane);
 /* False after a fault. */
 bool emu_mma_run(const struct emu_mma_request *request);
 

@@ -207,12 +207,27 @@ bool emu_take_cache(struct emu_decode *decode)
 
 void emu_take_semantics(struct emu_decode *decode)
 {
-	static const char *const words[] = {"weak",    "relaxed", "acquire",  "release",
-					    "acq_rel", "sc",      "volatile", "mmio",
-					    "cta",     "cluster", "gpu",      "sys"};
+	static const struct {
+		const char *word;
+		uint8_t semantics;
+	} words[] = {
+		{"weak", EMU_WEAK},
+		{"relaxed", EMU_RELAXED},
+		{"acquire", EMU_ACQUIRE},
+		{"release", EMU_RELEASE},
+		{"acq_rel", EMU_ACQUIRE | EMU_RELEASE},
+		{"sc", EMU_ACQUIRE | EMU_RELEASE},
+		{"volatile", EMU_RELAXED},
+		{"mmio", EMU_RELAXED},
+		{"cta", EMU_WEAK},
+		{"cluster", EMU_WEAK},
+		{"gpu", EMU_WEAK},
+		{"sys", EMU_WEAK},
+	};
 
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		emu_take(decode, words[i]);
+		if (emu_take(decode, words[i].word))
+			decode->ins->semantics |= words[i].semantics;
 }
 
 bool emu_want_operands(struct emu_decode *decode, int least, int most)
@@ -500,6 +515,7 @@ static bool decode_one(struct emu_decode *decode, const struct opcode_index *ind
 		return false;
 	if (!ins->execute)
 		return emu_reject(decode, "this form is not implemented");
+	ins->flags |= EMU_I_ALL;
 	return true;
 }
 

@@ -53,17 +53,31 @@ void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const
 	}
 }
 
-static void add_hazard(const struct emu_where *where, enum emu_severity severity, const char *rule,
-		       const char *message)
+static bool count_again(const struct emu_where *where, const char *rule, uint32_t other)
 {
 	struct emu_report *report = where->grid->report;
 	uint32_t line = where->ins ? where->ins->line : 0;
 
-	for (int i = 0; i < report->hazard_count; i++)
-		if (report->hazards[i].ptx_line == line && !strcmp(report->hazards[i].rule, rule)) {
-			report->hazards[i].count++;
-			return;
+	for (int i = 0; i < report->hazard_count; i++) {
+		struct emu_hazard *hazard = &report->hazards[i];
+
+		if (hazard->ptx_line == line && hazard->other_line == other &&
+		    !strcmp(hazard->rule, rule)) {
+			hazard->count++;
+			return true;
 		}
+	}
+	return false;
+}
+
+static void add_hazard(const struct emu_where *where, enum emu_severity severity, const char *rule,
+		       uint32_t other, const char *message)
+{
+	struct emu_report *report = where->grid->report;
+	uint32_t line = where->ins ? where->ins->line : 0;
+
+	if (count_again(where, rule, other))
+		return;
 	if (report->hazard_count >= MAX_HAZARDS && severity != EMU_ERROR)
 		return;
 	struct emu_hazard *hazards =
@@ -81,6 +95,7 @@ static void add_hazard(const struct emu_where *where, enum emu_severity severity
 				      .severity = severity,
 				      .message = copy,
 				      .ptx_line = line,
+				      .other_line = other,
 				      .warp = where->warp,
 				      .count = 1};
 	memcpy(hazard->cta, where->cta, sizeof hazard->cta);
@@ -105,7 +120,7 @@ static void report(const struct emu_where *where, enum emu_severity severity, co
 		}
 	}
 	if (!where->grid->stopped || severity != EMU_ERROR)
-		add_hazard(where, severity, rule, text ? text : rule);
+		add_hazard(where, severity, rule, 0, text ? text : rule);
 	if (severity == EMU_ERROR)
 		where->grid->stopped = true;
 	pthread_mutex_unlock(&lock);
@@ -139,6 +154,25 @@ void emu_lint_at(const struct emu_where *where, const char *rule, const char *fo
 	va_start(arguments, format);
 	report(where, EMU_LINT, rule, format, arguments);
 	va_end(arguments);
+}
+
+void emu_hazard_at(const struct emu_where *where, enum emu_severity severity, const char *rule,
+		   const struct emu_ins *other, const char *text)
+{
+	pthread_mutex_lock(&lock);
+	if (!where->grid->stopped && where->grid->report->hazard_count < MAX_HAZARDS)
+		add_hazard(where, severity, rule, other ? other->line : 0, text);
+	pthread_mutex_unlock(&lock);
+}
+
+bool emu_hazard_again(const struct emu_where *where, const char *rule, const struct emu_ins *other)
+{
+	bool again;
+
+	pthread_mutex_lock(&lock);
+	again = count_again(where, rule, other ? other->line : 0);
+	pthread_mutex_unlock(&lock);
+	return again;
 }
 
 const char *emu_symbol_name(const struct emu_grid *grid, int space, uint32_t address,

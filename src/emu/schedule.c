@@ -1,4 +1,5 @@
 /* Who runs next, what happens when nobody can, and the loop that executes instructions. */
+#include "hazard.h"
 #include "schedule.h"
 #include <stdio.h>
 
@@ -160,6 +161,10 @@ static enum emu_step special_flags(struct emu_warp *warp, const struct emu_ins *
 		return diverged(warp);
 	if (ins->flags & EMU_I_POLL)
 		warp->split->polled = true;
+	if (warp->order && ins->flags & EMU_I_ALIGNED)
+		emu_order_warp(warp->order);
+	if (warp->attention & EMU_I_ALL)
+		emu_pending_check(warp, ins);
 	return EMU_NEXT;
 }
 
@@ -213,8 +218,7 @@ static void run_split(struct emu_worker *worker, struct emu_split *split)
 		}
 		threads += mask == EMU_FULL ? EMU_LANES : (uint32_t)__builtin_popcount(mask);
 		warp->ins = ins;
-		if (ins->flags & (EMU_I_ALIGNED | EMU_I_POLL) &&
-		    special_flags(warp, ins, mask) != EMU_NEXT)
+		if (ins->flags & warp->attention && special_flags(warp, ins, mask) != EMU_NEXT)
 			break;
 		step = ins->execute(warp, ins, mask);
 		if (step == EMU_NEXT) {

@@ -214,3 +214,19 @@ bool emu_operand_gather(const struct emu_smem_descriptor *descriptor, bool mn, i
 		return gather_mn_major(descriptor, element_bytes, rows, k_bytes, smem, raw, error);
 	return gather_k_major(descriptor, rows, k_bytes, smem, raw, error);
 }
+
+void emu_operand_units(const struct emu_smem_descriptor *descriptor, bool mn, int element_bytes,
+		       int rows, int k_bytes, emu_unit_visitor *visit, void *context)
+{
+	uint32_t element = (uint32_t)element_bytes;
+
+	if (!mn) {
+		for (uint32_t row = 0; row < (uint32_t)rows; row++)
+			for (uint32_t k = 0; k < (uint32_t)k_bytes; k += 16)
+				visit(context, apply(descriptor, k_major(descriptor, row, k)));
+		return;
+	}
+	for (uint32_t k = 0; k * element < (uint32_t)k_bytes; k++)
+		for (uint32_t row = 0; row < (uint32_t)rows; row += 16 / element)
+			visit(context, apply(descriptor, mn_major(descriptor, element, row, k)));
+}

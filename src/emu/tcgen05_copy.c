@@ -1,4 +1,5 @@
 /* tcgen05.cp and tcgen05.shift: shared memory to tensor memory, rows by one lane (5.2 to 5.4). */
+#include "hazard.h"
 #include "mma.h"
 
 enum copy_shape {
@@ -145,6 +146,66 @@ static void complete_copy(struct emu_engine_op *base)
 		copy_into(op, emu_peer(op->cta), &descriptor);
 }
 
+/* ---- order ----------------------------------------------------------------------------- */
+
+struct watched {
+	struct emu_access access;
+	struct emu_cta *cta;
+};
+
+static void watch_unit(void *context, uint32_t address)
+{
+	struct watched *w = context;
+
+	emu_access_shared(&w->access, w->cta, address - EMU_SHARED_BASE, 16);
+}
+
+static void watch_copy_in(const struct copy_op *op, struct emu_order *order, int lane,
+			  struct emu_cta *cta, const struct emu_smem_descriptor *descriptor)
+{
+	struct emu_moment moment = emu_moment_of(order, EMU_ACTOR_MMA, lane);
+	struct watched w = {emu_access_by(order, EMU_ACTOR_MMA, lane, moment, EMU_READ), cta};
+	uint32_t columns = (uint32_t)units_of(op->form->shape) * 4, column = op->address & 0xffff;
+	uint32_t base = op->address >> 16;
+
+	emu_operand_units(descriptor, false, 1, rows_of(op->form->shape),
+			  units_of(op->form->shape) * 16, watch_unit, &w);
+	w.access = emu_access_by(order, EMU_ACTOR_MMA, lane, moment, EMU_WRITE);
+	if (op->form->shape != COPY_4x256b) {
+		emu_access_tmem_lanes(&w.access, cta, column, columns, 0, EMU_TMEM_LANES);
+		return;
+	}
+	for (uint32_t row = 0; row < 4; row++)
+		emu_access_tmem(&w.access, cta, column, columns,
+				(32 * row + base) % EMU_TMEM_LANES / EMU_TMEM_WINDOW,
+				(uint16_t)(1u << base % EMU_TMEM_WINDOW));
+}
+
+static void watch_copy(const struct copy_op *op, struct emu_order *order, int lane)
+{
+	struct emu_smem_descriptor descriptor;
+	struct emu_error error;
+
+	if (!emu_descriptor_tcgen05(op->descriptor, false, &descriptor, &error))
+		return;
+	watch_copy_in(op, order, lane, op->cta, &descriptor);
+	if (op->form->cta_group == 2 && emu_peer(op->cta))
+		watch_copy_in(op, order, lane, emu_peer(op->cta), &descriptor);
+	emu_mma_issued(order, lane);
+}
+
+static void watch_shift(const struct copy_op *op, struct emu_order *order, int lane)
+{
+	struct emu_access access = emu_access_by(
+		order, EMU_ACTOR_MMA, lane, emu_moment_of(order, EMU_ACTOR_MMA, lane), EMU_WRITE);
+	uint32_t column = op->address & 0xffff, from = op->address >> 16 & ~31u;
+
+	emu_access_tmem_lanes(&access, op->cta, column, 8, from, 32);
+	if (op->form->cta_group == 2 && emu_peer(op->cta))
+		emu_access_tmem_lanes(&access, emu_peer(op->cta), column, 8, from, 32);
+	emu_mma_issued(order, lane);
+}
+
 static enum emu_step execute_copy(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	EMU_FOR_LANES(lane, mask)
@@ -157,6 +218,8 @@ static enum emu_step execute_copy(struct emu_warp *warp, const struct emu_ins *i
 		op->address = (uint32_t)emu_address(warp, &ins->operands[0], (int)lane);
 		op->descriptor = emu_value(warp, &ins->operands[1], (int)lane);
 		op->op.order = &emu_async_of_warp(warp)->lanes[lane].commit_order;
+		if (warp->order)
+			watch_copy(op, warp->order, (int)lane);
 		emu_op_issue(warp, op);
 	}
 	return EMU_NEXT;
@@ -208,6 +271,8 @@ static enum emu_step execute_shift(struct emu_warp *warp, const struct emu_ins *
 		op->cta = warp->cta;
 		op->address = (uint32_t)emu_address(warp, &ins->operands[0], (int)lane);
 		op->op.order = &emu_async_of_warp(warp)->lanes[lane].commit_order;
+		if (warp->order)
+			watch_shift(op, warp->order, (int)lane);
 		emu_op_issue(warp, op);
 	}
 	return EMU_NEXT;

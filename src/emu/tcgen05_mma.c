@@ -1,4 +1,5 @@
 /* tcgen05.mma, cp, shift and commit: decode and issue (2.1, 5.2, 5.3, 5.5). */
+#include "hazard.h"
 #include "mma.h"
 
 #include <stdlib.h>
@@ -74,6 +75,8 @@ static enum emu_step execute_mma(struct emu_warp *warp, const struct emu_ins *in
 			return EMU_STOPPED;
 		fill_request(warp, ins, (int)lane, &op->request);
 		op->op.order = order_of(warp, (int)lane);
+		if (warp->order)
+			emu_mma_watch(&op->request, warp->order, (int)lane);
 		emu_op_issue(warp, op);
 	}
 	return EMU_NEXT;
@@ -234,6 +237,7 @@ struct commit_op {
 	struct emu_cta *cta;
 	uint64_t address;
 	uint32_t ranks;
+	struct emu_clocks *clocks; /* of the thread at issue; NULL in fast mode */
 };
 
 static void complete_commit(struct emu_engine_op *base)
@@ -248,10 +252,22 @@ static void complete_commit(struct emu_engine_op *base)
 		if (!(op->ranks >> rank & 1))
 			continue;
 		barrier = emu_mbarrier_at(op->cta, &op->op.where, address);
+		if (barrier && op->clocks)
+			emu_order_commit_arrives(barrier, op->clocks);
 		if (!barrier ||
 		    !emu_mbarrier_arrive(barrier, &op->op.where, EMU_MBARRIER_COMMIT, 1))
 			return;
 	}
+}
+
+static void discard_commit(struct emu_engine_op *base)
+{
+	struct commit_op *op = (struct commit_op *)base;
+
+	if (op->clocks)
+		emu_clocks_free(op->clocks);
+	free(op->clocks);
+	free(op);
 }
 
 static enum emu_step commit_one(struct emu_warp *warp, const struct emu_ins *ins, int lane)
@@ -283,6 +299,9 @@ static enum emu_step commit_one(struct emu_warp *warp, const struct emu_ins *ins
 	op->address = address;
 	op->ranks = ranks;
 	op->op.order = order_of(warp, lane);
+	op->op.discard = discard_commit;
+	if (warp->order)
+		op->clocks = emu_order_commit(warp->order, lane);
 	emu_op_issue(warp, op);
 	return EMU_NEXT;
 }

@@ -98,6 +98,11 @@ struct emu_smem_view {
 	uint32_t base, size;
 };
 
+/* The shared addresses of the 16-byte units that emu_operand_gather reads, K-major or MN-major. */
+typedef void emu_unit_visitor(void *context, uint32_t address);
+void emu_operand_units(const struct emu_smem_descriptor *descriptor, bool mn_major,
+		       int element_bytes, int rows, int k_bytes, emu_unit_visitor *visit,
+		       void *context);
 /* raw[row * k_bytes + b]: the operand tile with K innermost; false on an address outside. */
 bool emu_operand_gather(const struct emu_smem_descriptor *descriptor, bool mn_major,
 			int element_bytes, int rows, int k_bytes, const struct emu_smem_view *smem,

@@ -1,5 +1,5 @@
 /* Tensor copies: cp.async.bulk.tensor and cp.reduce.async.bulk.tensor (8.2, 8.3). */
-#include "async.h"
+#include "hazard.h"
 
 #include <stdlib.h>
 
@@ -26,7 +26,8 @@ struct tma_op {
 	struct emu_tensormap map;
 	struct emu_box box;
 	int32_t coordinates[EMU_MAX_RANK];
-	uint64_t shared, barrier; /* 32-bit shared addresses */
+	uint64_t shared, barrier;        /* 32-bit shared addresses */
+	uint64_t phase[EMU_MAX_CLUSTER]; /* of the mbarrier in each target, at issue */
 	uint16_t mask;
 };
 
@@ -210,6 +211,8 @@ static bool signal(struct transfer *t)
 	for (int i = 0; i < t->count; i++) {
 		struct emu_mbarrier *barrier = emu_mbarrier_at(op->warp->cta, &op->op.where,
 							       barrier_of(op, t->cta[i]->rank));
+		if (barrier && op->op.cluster->hazards)
+			emu_order_landed(&op->op.where, barrier, op->phase[t->cta[i]->rank]);
 		if (!barrier || !emu_mbarrier_complete_tx(barrier, &op->op.where, transaction(op)))
 			return false;
 	}
@@ -395,6 +398,80 @@ static bool poison(struct tma_op *op)
 	return targets(&t) && walk(&t, poison_row);
 }
 
+/* ---- order --------------------------------------------------------------------------- */
+
+struct watched {
+	struct tma_op *op;
+	struct emu_access *access;
+};
+
+static bool watch_row(void *context, const struct emu_box_row *row)
+{
+	struct watched *w = context;
+
+	if (row->inside)
+		emu_access_global(w->access, row->address, bytes_of(w->op, row->inside));
+	return true;
+}
+
+static void watch_global(struct tma_op *op, struct emu_access *access)
+{
+	struct watched w = {op, access};
+
+	if (op->form->rows)
+		emu_box_walk_rows(&op->map, op->coordinates, watch_row, &w);
+	else
+		emu_box_walk(&op->map, op->coordinates, watch_row, &w);
+}
+
+/* The bytes of the box in each target belong to the phase of the mbarrier there. */
+static bool watch_load(struct tma_op *op, int lane)
+{
+	struct transfer t = {.op = op, .address = (uint32_t)(op->shared & EMU_SHARED_MASK)};
+	struct emu_order *order = op->warp->order;
+	struct emu_access access;
+
+	if (!targets(&t))
+		return false;
+	for (int i = 0; i < t.count; i++) {
+		const struct emu_mbarrier *barrier = emu_mbarrier_at(
+			op->warp->cta, &op->op.where, barrier_of(op, t.cta[i]->rank));
+		struct emu_moment moment;
+
+		if (!barrier)
+			return false;
+		emu_order_barrier_used(order, barrier);
+		op->phase[t.cta[i]->rank] = barrier->phase;
+		moment = emu_moment_of_barrier(order, barrier);
+		access = emu_access_by(order, EMU_ACTOR_BARRIER, lane, moment, EMU_WRITE);
+		emu_access_shared(&access, t.cta[i], t.address - EMU_SHARED_BASE, footprint(op));
+		access = emu_access_by(order, EMU_ACTOR_BARRIER, lane, moment, EMU_READ);
+		if (!i)
+			watch_global(op, &access);
+		emu_order_barrier_arrive(order, barrier, false);
+	}
+	return true;
+}
+
+static bool watch_store(struct tma_op *op, int lane)
+{
+	struct transfer t = {.op = op, .address = (uint32_t)(op->shared & EMU_SHARED_MASK)};
+	struct emu_order *order = op->warp->order;
+	bool reduce = op->form->direction == TMA_REDUCE;
+	struct emu_access access =
+		emu_access_by(order, EMU_ACTOR_BULK_READ, lane,
+			      emu_moment_of(order, EMU_ACTOR_BULK_READ, lane), EMU_READ);
+
+	if (!add_target(&t, op->shared))
+		return false;
+	emu_access_shared(&access, t.cta[0], t.address - EMU_SHARED_BASE, footprint(op));
+	access = emu_access_by(order, EMU_ACTOR_BULK_WRITE, lane,
+			       emu_moment_of(order, EMU_ACTOR_BULK_WRITE, lane),
+			       reduce ? EMU_UPDATE : EMU_WRITE);
+	watch_global(op, &access);
+	return true;
+}
+
 static enum emu_step execute_tma(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	const struct tma_form *form = ins->extra;
@@ -409,7 +486,8 @@ static enum emu_step execute_tma(struct emu_warp *warp, const struct emu_ins *in
 		op->form = form;
 		op->warp = warp;
 		if (!(load ? prepare_load : prepare_store)(warp, ins, (int)lane, op) ||
-		    (load && warp->grid->mode != EMU_FAST && !poison(op))) {
+		    (load && warp->grid->mode != EMU_FAST && !poison(op)) ||
+		    (warp->order && !(load ? watch_load : watch_store)(op, (int)lane))) {
 			op->op.discard(&op->op);
 			return EMU_STOPPED;
 		}

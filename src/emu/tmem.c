@@ -1,5 +1,5 @@
 /* Tensor memory: its allocator and who may touch what (1). */
-#include "async.h"
+#include "hazard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,11 +154,16 @@ static void describe_peer(const struct emu_waitable *waitable, const struct emu_
 static enum emu_step publish(struct emu_warp *warp, const struct emu_ins *ins, int lane,
 			     uint32_t column)
 {
-	void *to = emu_mem(warp, lane, (enum emu_space)ins->space,
-			   emu_address(warp, &ins->operands[0], lane), 4, 4, EMU_WRITE);
+	uint64_t address = emu_address(warp, &ins->operands[0], lane);
+	void *to = emu_mem(warp, lane, (enum emu_space)ins->space, address, 4, 4, EMU_WRITE);
 
 	if (!to)
 		return EMU_STOPPED;
+	if (warp->order) {
+		emu_watch_one(warp, -1, (enum emu_space)ins->space, address, 4, EMU_WRITE);
+		emu_access_tmem_fresh(warp->cta, column,
+				      (uint32_t)emu_value(warp, &ins->operands[1], lane));
+	}
 	memcpy(to, &column, 4);
 	emu_changed(warp->worker);
 	return EMU_NEXT;
@@ -252,6 +257,14 @@ static enum emu_step execute_alloc(struct emu_warp *warp, const struct emu_ins *
 
 /* ---- dealloc, relinquish -------------------------------------------------------------- */
 
+/* All that touched the columns must have happened before they are given back. */
+static void watch_dealloc(struct emu_warp *warp, const struct emu_tmem_allocation *a)
+{
+	struct emu_access access = emu_access_by_warp(warp->order, -1, EMU_WRITE, false);
+
+	emu_access_tmem_lanes(&access, warp->cta, a->column, a->columns, 0, EMU_TMEM_LANES);
+}
+
 static enum emu_step execute_dealloc(struct emu_warp *warp, const struct emu_ins *ins,
 				     uint32_t mask)
 {
@@ -280,6 +293,8 @@ static enum emu_step execute_dealloc(struct emu_warp *warp, const struct emu_ins
 				 "tcgen05.dealloc.cta_group::%u of columns that were allocated by "
 				 "cta_group::%u (line %u)",
 				 ins->variant, a->cta_group, a->made.ins->line);
+	if (warp->order)
+		watch_dealloc(warp, a);
 	a->live = false;
 	emu_wake(&tmem->freed);
 	if (ins->variant == 2 && emu_peer(warp->cta))

@@ -1,5 +1,5 @@
 /* tcgen05.ld and tcgen05.st: tensor memory and the registers of a warp (5.1). */
-#include "async.h"
+#include "hazard.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -239,6 +239,37 @@ static void poison(const struct move_op *op)
 	}
 }
 
+/* ---- order ------------------------------------------------------------------------------- */
+
+static void watch(const struct move_op *op, enum emu_actor_kind actor)
+{
+	struct emu_order *order = op->warp->order;
+	struct emu_access access =
+		emu_access_by(order, actor, -1, emu_moment_of(order, actor, 0),
+			      actor == EMU_ACTOR_TMEM_LOAD ? EMU_READ : EMU_WRITE);
+	uint32_t lanes = op->form->shape == SHAPE_32x32b ? 32 : 16;
+
+	emu_access_tmem_lanes(&access, op->warp->cta, op->column, op->form->columns, op->lane,
+			      lanes);
+	if (op->form->shape == SHAPE_16x32bx2)
+		emu_access_tmem_lanes(&access, op->warp->cta, op->column + op->form->split,
+				      op->form->columns, op->lane, lanes);
+	if (actor == EMU_ACTOR_TMEM_LOAD)
+		order->tmem_loaded++;
+	else
+		order->tmem_stored++;
+}
+
+static void order_waited(struct emu_order *order, bool stores)
+{
+	if (stores) {
+		emu_order_waited(order, order->tmem_store, order->tmem_stored);
+		return;
+	}
+	emu_order_waited(order, order->tmem_load, order->tmem_loaded);
+	emu_pending_loaded(order);
+}
+
 static enum emu_step execute_load(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	struct move_op *op = prepare(warp, ins, mask, complete_load);
@@ -250,6 +281,10 @@ static enum emu_step execute_load(struct emu_warp *warp, const struct emu_ins *i
 	op->op.discard = discard_load;
 	if (warp->grid->mode != EMU_FAST)
 		poison(op);
+	if (warp->order) {
+		watch(op, EMU_ACTOR_TMEM_LOAD);
+		emu_pending_load(warp->order, op->form->values);
+	}
 	emu_async_of_warp(warp)->tmem_loads++;
 	emu_op_issue(warp, op);
 	return EMU_NEXT;
@@ -271,6 +306,8 @@ static enum emu_step execute_store(struct emu_warp *warp, const struct emu_ins *
 	for (int r = 0; r < op->form->registers; r++)
 		memcpy(op->data[r], emu_row32(warp, emu_item(op->form->values, r)->ref),
 		       EMU_ROW_BYTES);
+	if (warp->order)
+		watch(op, EMU_ACTOR_TMEM_STORE);
 	emu_async_of_warp(warp)->tmem_stores++;
 	emu_op_issue(warp, op);
 	return EMU_NEXT;
@@ -298,15 +335,20 @@ static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *i
 	struct emu_waitable *done = ins->variant ? &async->tmem_store_done : &async->tmem_load_done;
 
 	(void)mask;
-	if (!(ins->variant ? async->tmem_stores : async->tmem_loads))
+	if (!(ins->variant ? async->tmem_stores : async->tmem_loads)) {
+		if (warp->order)
+			order_waited(warp->order, ins->variant);
 		return EMU_NEXT;
+	}
 	done->describe = ins->variant ? describe_stores : describe_loads;
 	return emu_block_on(warp, done);
 }
 
 static enum emu_step execute_fence(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	(void)warp, (void)ins, (void)mask;
+	(void)mask;
+	if (warp->order)
+		emu_order_tcgen05_fence(warp->order, ins->variant);
 	return EMU_NEXT;
 }
 
@@ -327,6 +369,7 @@ static bool decode_wait(struct emu_decode *decode)
 
 static bool decode_fence(struct emu_decode *decode)
 {
+	decode->ins->variant = strstr(decode->opcode->name, "after") != NULL;
 	return emu_want_operands(decode, 0, 0);
 }
 

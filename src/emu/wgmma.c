@@ -5,6 +5,7 @@
  * an instruction, it becomes one operation of the engine.  Registers of A are
  * read at issue, those of D when the operation runs.
  */
+#include "hazard.h"
 #include "mma.h"
 
 #include "number.h"
@@ -254,6 +255,52 @@ static void discard(struct emu_engine_op *base)
 	free(op);
 }
 
+/* ---- order ------------------------------------------------------------------------------- */
+
+struct watched {
+	struct emu_access access;
+	struct emu_cta *cta;
+};
+
+static void watch_unit(void *context, uint32_t address)
+{
+	struct watched *w = context;
+
+	emu_access_shared(&w->access, w->cta, address - EMU_SHARED_BASE, 16);
+}
+
+/*
+ * Every warp of the group reads all of B, and its 16 rows of A: each must see
+ * what was written.  The actor is the warpgroup, its epoch the instruction.
+ */
+static void watch(const struct entry *entry, uint64_t number)
+{
+	struct emu_order *order = entry->warp->order;
+	const struct wgmma_form *form = entry->ins->extra;
+	struct emu_moment moment = emu_moment_of(order, EMU_ACTOR_WGMMA, 0);
+	struct emu_smem_descriptor descriptor;
+	struct watched w = {.cta = entry->warp->cta};
+	struct emu_error error;
+	int a_bytes = emu_packed_bytes(form->a, EMU_PACK_DENSE, form->k);
+	int b_bytes = emu_packed_bytes(form->b, EMU_PACK_DENSE, form->k);
+
+	moment.epoch = (uint32_t)number;
+	w.access = emu_access_by(order, EMU_ACTOR_WGMMA, -1, moment, EMU_READ);
+	if (!form->a_in_registers && emu_descriptor_wgmma(entry->a_descriptor, &descriptor, &error))
+		emu_operand_units(&descriptor, form->transpose_a, emu_element_bits(form->a) / 8,
+				  group_rows, a_bytes, watch_unit, &w);
+	if (emu_descriptor_wgmma(entry->b_descriptor, &descriptor, &error))
+		emu_operand_units(&descriptor, form->transpose_b, emu_element_bits(form->b) / 8,
+				  form->n, b_bytes, watch_unit, &w);
+	emu_pending_wgmma(order, entry->ins, number, entry->accumulate);
+}
+
+static void order_waited(struct emu_order *order, uint64_t number)
+{
+	emu_order_waited(order, emu_moment_of(order, EMU_ACTOR_WGMMA, 0).who, (uint32_t)number);
+	emu_pending_wgmma_done(order, number);
+}
+
 /* ---- issue --------------------------------------------------------------------------------- */
 
 static struct entry *make_entry(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
@@ -346,6 +393,8 @@ static enum emu_step execute_mma(struct emu_warp *warp, const struct emu_ins *in
 		queue->first = entry;
 	queue->last = entry;
 	queue->issued++;
+	if (warp->order)
+		watch(entry, queue->issued);
 	return issue_ready(warp);
 }
 
@@ -377,21 +426,28 @@ static void describe_wait(const struct emu_waitable *waitable, const struct emu_
 static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	struct emu_wgmma_queue *queue = queue_of(warp);
-	uint64_t allowed = (uint64_t)ins->operands[0].value;
+	uint64_t allowed = (uint64_t)ins->operands[0].value, end;
 
 	(void)mask;
 	if (!queue)
 		return EMU_STOPPED;
-	if (allowed >= remembered_groups || queue->committed <= allowed ||
-	    queue->completed >= queue->ends[(queue->committed - 1 - allowed) % remembered_groups])
+	if (allowed >= remembered_groups || queue->committed <= allowed)
 		return EMU_NEXT;
+	end = queue->ends[(queue->committed - 1 - allowed) % remembered_groups];
+	if (queue->completed >= end) {
+		if (warp->order)
+			order_waited(warp->order, end);
+		return EMU_NEXT;
+	}
 	queue->done.describe = describe_wait;
 	return emu_block_on(warp, &queue->done);
 }
 
 static enum emu_step execute_fence(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	(void)warp, (void)ins, (void)mask;
+	(void)ins, (void)mask;
+	if (warp->order)
+		emu_pending_wgmma_fence(warp->order);
 	return EMU_NEXT;
 }
 

@@ -1,0 +1,345 @@
+/*
+ * Hazards: what happens before what, and accesses that nothing orders.
+ *
+ * Only where a launch asks for it (check and random mode): `order` of a warp
+ * and `hazards` of a cluster are NULL in fast mode, and nothing here is called.
+ *
+ * Every access belongs to an actor: a warp, or a queue of asynchronous
+ * operations that later code waits for as one (the copies that one mbarrier
+ * counts, the MMAs of one thread, the bulk groups of one thread ...).  An actor
+ * has a number, its accesses have epochs, and a clock says for each actor up to
+ * which epoch its accesses have happened before.
+ */
+#ifndef TCMMA_EMU_HAZARD_H
+#define TCMMA_EMU_HAZARD_H
+
+#include "async.h"
+
+/* ---- clocks -------------------------------------------------------------------- */
+
+struct emu_clock {
+	uint32_t *at; /* epoch by actor; 0 behind `count` */
+	uint32_t count;
+};
+
+/* What has happened before the next access of a kind. */
+enum emu_clock_kind {
+	EMU_CLOCK_GENERIC,
+	EMU_CLOCK_ASYNC_SHARED, /* by the async proxy, to shared memory */
+	EMU_CLOCK_ASYNC_GLOBAL,
+	EMU_CLOCK_TENSOR, /* to tensor memory */
+	EMU_CLOCK_FENCED, /* the same, with every tcgen05.fence that the ISA asks for */
+	EMU_CLOCK_COUNT
+};
+
+struct emu_clocks {
+	struct emu_clock clock[EMU_CLOCK_COUNT];
+};
+
+/* What arrivals bring and waits take away. */
+struct emu_sync {
+	struct emu_clocks running, done; /* the phase that runs, and the last complete one */
+};
+
+enum emu_actor_kind {
+	EMU_ACTOR_NONE,
+	EMU_ACTOR_WARP,
+	EMU_ACTOR_BARRIER,    /* copies that an mbarrier counts; the epoch is the phase */
+	EMU_ACTOR_MMA,        /* tcgen05.mma, cp and shift of one thread */
+	EMU_ACTOR_WGMMA,      /* of a warpgroup */
+	EMU_ACTOR_BULK_READ,  /* source of the bulk stores of one thread; the epoch is the group */
+	EMU_ACTOR_BULK_WRITE, /* their destination */
+	EMU_ACTOR_CP_ASYNC,   /* of a warp; the epoch is the group */
+	EMU_ACTOR_TMEM_LOAD,  /* of a warp */
+	EMU_ACTOR_TMEM_STORE,
+	EMU_ACTOR_KINDS
+};
+
+struct emu_order;
+
+/* The actor's number and the epoch of what it does next. */
+struct emu_moment {
+	uint16_t who;
+	uint32_t epoch;
+};
+
+/* ---- a warp's place in the order ------------------------------------------------- */
+
+struct emu_pending;
+
+struct emu_order {
+	struct emu_warp *warp;
+	struct emu_hazards *hazards;
+	uint16_t self;
+	uint16_t mma[EMU_LANES], bulk_read[EMU_LANES], bulk_write[EMU_LANES];
+	uint16_t wgmma, copies, tmem_load, tmem_store;
+	uint32_t mma_issued[EMU_LANES], bulk_committed[EMU_LANES];
+	uint32_t tmem_loaded, tmem_stored;
+	struct emu_clocks now;
+	struct emu_clock before;    /* FENCED at the last tcgen05.fence::before_thread_sync */
+	struct emu_clock after;     /* becomes FENCED at tcgen05.fence::after_thread_sync */
+	struct emu_clocks fenced;   /* `now` at the last fence: what a relaxed write releases */
+	struct emu_clocks observed; /* by relaxed reads: acquired at the next fence */
+	struct emu_pending *pending;
+};
+
+bool emu_hazards_init(struct emu_cluster *cluster);
+void emu_hazards_free(struct emu_cluster *cluster);
+
+/* The moment of the next access of a kind; `lane` where the actor is a thread. */
+struct emu_moment emu_moment_of(struct emu_order *order, enum emu_actor_kind kind, int lane);
+/* That of a copy which the barrier will count. */
+struct emu_moment emu_moment_of_barrier(struct emu_order *order,
+					const struct emu_mbarrier *barrier);
+/* One more tcgen05 operation of the thread has been issued. */
+void emu_mma_issued(struct emu_order *order, int lane);
+
+/* ---- what orders -------------------------------------------------------------------- */
+
+/* Lanes of the warp have met: what they did before is in order with what they do now. */
+void emu_order_warp(struct emu_order *order);
+void emu_order_thread_fence(struct emu_order *order);
+/* fence.proxy.async for shared and for global memory. */
+void emu_order_proxy_fence(struct emu_order *order, bool shared, bool global);
+void emu_order_tcgen05_fence(struct emu_order *order, bool after);
+/* The warp has waited for all of the actor up to the epoch. */
+void emu_order_waited(struct emu_order *order, uint16_t who, uint32_t epoch);
+/* The same for what is not of the async proxy: cp.async. */
+void emu_order_waited_generic(struct emu_order *order, uint16_t who, uint32_t epoch);
+
+void emu_order_release(struct emu_order *order, struct emu_clocks *to);
+void emu_order_acquire(struct emu_order *order, const struct emu_clocks *from);
+void emu_clocks_join(struct emu_clocks *to, const struct emu_clocks *from);
+void emu_clocks_free(struct emu_clocks *clocks);
+/* The running phase is complete. */
+void emu_sync_flip(struct emu_sync *sync);
+
+/* mbarriers: made, about to be used (a report where its init is not ordered), arrived on. */
+void emu_order_barrier_made(struct emu_order *order, const struct emu_mbarrier *barrier);
+void emu_order_barrier_used(struct emu_order *order, const struct emu_mbarrier *barrier);
+void emu_order_barrier_arrive(struct emu_order *order, const struct emu_mbarrier *barrier,
+			      bool relaxed);
+void emu_order_barrier_wait(struct emu_order *order, const struct emu_mbarrier *barrier,
+			    bool relaxed);
+/* Its phase is about to become `phase`. */
+void emu_order_barrier_phase(const struct emu_mbarrier *barrier, uint64_t phase);
+/* All earlier tcgen05 operations of a thread arrive: what `emu_order_commit` noted at issue. */
+struct emu_clocks *emu_order_commit(struct emu_order *order, int lane);
+void emu_order_commit_arrives(const struct emu_mbarrier *barrier, const struct emu_clocks *clocks);
+/* Earlier cp.async of the warp up to the group arrive. */
+void emu_order_copies_arrive(struct emu_order *order, const struct emu_mbarrier *barrier,
+			     uint32_t group);
+/* A copy issued in `phase` of the barrier is counted now. */
+void emu_order_landed(const struct emu_where *where, const struct emu_mbarrier *barrier,
+		      uint64_t phase);
+/* bar.sync and barrier.cluster. */
+void emu_order_named_arrive(struct emu_order *order, int barrier);
+void emu_order_named_complete(struct emu_cta *cta, int barrier);
+void emu_order_named_wait(struct emu_order *order, int barrier);
+void emu_order_cluster_arrive(struct emu_order *order);
+void emu_order_cluster_complete(struct emu_cluster *cluster);
+void emu_order_cluster_wait(struct emu_order *order);
+
+/* ---- accesses -------------------------------------------------------------------------- */
+
+enum {
+	EMU_MAX_ACCESS = 32, /* bytes of a lane */
+	EMU_ANY_LANE = 0xff, /* of the warp together */
+	EMU_MANY_LANES = 0xfe
+};
+
+struct emu_access {
+	struct emu_order *order;
+	struct emu_moment moment;
+	uint16_t also; /* an actor whose accesses are in order with these */
+	uint8_t kind;  /* enum emu_actor_kind */
+	uint8_t lane;  /* EMU_ANY_LANE: of the warp */
+	bool write;
+	bool atomic;   /* does not race with its like */
+	bool defined;  /* it reads: bytes that nobody has written are reported */
+	bool in_order; /* with the actor's own earlier accesses */
+	bool proxy;    /* async: earlier writes must be visible to that proxy */
+	bool same;     /* it writes what is there already */
+	bool reported; /* one report for an instruction */
+	uint32_t site;
+};
+
+struct emu_access emu_access_by_warp(struct emu_order *order, int lane, enum emu_access_kind kind,
+				     bool atomic);
+struct emu_access emu_access_by(struct emu_order *order, enum emu_actor_kind actor, int lane,
+				struct emu_moment moment, enum emu_access_kind kind);
+void emu_access_shared(struct emu_access *access, struct emu_cta *cta, uint32_t offset,
+		       uint32_t size);
+void emu_access_global(struct emu_access *access, uint64_t address, uint64_t size);
+/* Columns of 16 lanes; bit i of `lanes` is lane 16 * window + i. */
+void emu_access_tmem(struct emu_access *access, struct emu_cta *cta, uint32_t column,
+		     uint32_t columns, uint32_t window, uint16_t lanes);
+/* The same for whole windows [lane, lane + lanes). */
+void emu_access_tmem_lanes(struct emu_access *access, struct emu_cta *cta, uint32_t column,
+			   uint32_t columns, uint32_t lane, uint32_t lanes);
+/* Columns that nobody has touched. */
+void emu_access_tmem_fresh(struct emu_cta *cta, uint32_t column, uint32_t columns);
+
+/* A load, store or atomic; the lanes of `same` store what is there already. */
+void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uint64_t *address,
+		     uint32_t mask, uint32_t same, uint32_t size, enum emu_access_kind kind);
+/* One lane's, or of the warp together (lane -1), by a generic or shared address. */
+void emu_watch_one(struct emu_warp *warp, int lane, enum emu_space space, uint64_t address,
+		   uint32_t size, enum emu_access_kind kind);
+
+/* ---- registers ------------------------------------------------------------------------------ */
+
+/* tcgen05.ld writes them until the wait; wgmma until instruction `number` has been waited for. */
+void emu_pending_load(struct emu_order *order, const struct emu_operand *values);
+void emu_pending_loaded(struct emu_order *order);
+void emu_pending_wgmma(struct emu_order *order, const struct emu_ins *ins, uint64_t number,
+		       bool accumulate);
+void emu_pending_wgmma_done(struct emu_order *order, uint64_t number);
+void emu_pending_wgmma_fence(struct emu_order *order);
+/* The instruction is about to be executed. */
+void emu_pending_check(struct emu_warp *warp, const struct emu_ins *ins);
+void emu_pending_free(struct emu_pending *pending);
+
+/* ---- reports -----------------------------------------------------------------------------------
+ */
+
+enum emu_rule {
+#define EMU_RULE(id, name, severity, section, text, fix) EMU_RULE_##id,
+#include "rules.def"
+#undef EMU_RULE
+	EMU_RULE_COUNT
+};
+
+/* Who made an access. */
+struct emu_site {
+	const struct emu_ins *ins;
+	const struct emu_function *function;
+	uint32_t cta[3];
+	int warp;
+	uint32_t key; /* of the warp in the cluster */
+};
+
+/* Where it was. */
+struct emu_spot {
+	enum emu_space space; /* EMU_REG: tensor memory */
+	const struct emu_cta *cta;
+	uint64_t address;
+	uint32_t size;
+};
+
+/* The other side of a race: an earlier access. */
+struct emu_earlier {
+	struct emu_moment moment;
+	uint32_t site;
+	uint8_t lane;
+	bool write, atomic;
+};
+
+void emu_report_race(struct emu_access *access, const struct emu_earlier *earlier,
+		     const struct emu_spot *spot);
+void emu_report_undefined(struct emu_access *access, const struct emu_spot *spot);
+/* Of the running instruction, without another side or with one (`other` may be NULL). */
+void emu_report_rule(const struct emu_where *where, enum emu_rule rule, const struct emu_ins *other,
+		     const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* ---- the state of a cluster
+ * ---------------------------------------------------------------------- */
+
+struct emu_actor {
+	uint8_t kind;
+	uint8_t lane;
+	struct emu_order *order;            /* of the warp that issues; NULL for a barrier */
+	const struct emu_mbarrier *barrier; /* of EMU_ACTOR_BARRIER */
+};
+
+struct emu_cell {
+	uint32_t write_epoch, read_epoch;
+	uint32_t write_site, read_site;
+	uint16_t write_who, read_who;
+	uint16_t valid; /* bytes, or lanes of tensor memory, that have been written */
+	uint8_t write_lane, read_lane;
+	uint8_t write_bytes, read_bytes; /* of a word */
+	bool write_atomic, read_atomic;
+	uint32_t more;  /* further readers: 1 + index, 0: none */
+	uint32_t words; /* the granule is split into words: 1 + index of the first */
+};
+
+struct emu_reader {
+	struct emu_moment moment;
+	uint32_t site, next;
+	uint8_t lane, bytes;
+	bool atomic;
+};
+
+enum {
+	EMU_CELL_BYTES = 16,
+	EMU_PAGE_CELLS = 256,
+	EMU_TMEM_WINDOW = 16,
+	EMU_TMEM_WINDOWS = EMU_TMEM_LANES / EMU_TMEM_WINDOW
+};
+
+struct emu_page {
+	uint64_t number; /* address / (EMU_CELL_BYTES * EMU_PAGE_CELLS) */
+	struct emu_cell cells[EMU_PAGE_CELLS];
+};
+
+/* What acquire and release at an address synchronise. */
+struct emu_strong_place {
+	uint64_t address; /* global, or window << 32 | shared address */
+	struct emu_clocks clocks;
+};
+
+struct emu_barrier_order {
+	struct emu_sync sync;
+	uint16_t actor;
+	struct emu_moment made;
+};
+
+struct emu_cta_hazards {
+	struct emu_cell *cells;              /* of shared memory */
+	struct emu_cell *tmem;               /* column * EMU_TMEM_WINDOWS + window */
+	struct emu_barrier_order **barriers; /* by index */
+	uint32_t barrier_room;
+	struct emu_sync named[EMU_NAMED_BARRIERS];
+};
+
+struct emu_hazards {
+	struct emu_cluster *cluster;
+	struct emu_order *orders; /* cta rank * warp_count + warp */
+	uint32_t order_count;
+	struct emu_cta_hazards *ctas;
+	struct emu_actor *actors;
+	uint32_t actor_count, actor_room;
+	struct emu_site *sites;
+	uint32_t site_count, site_room;
+	uint32_t *site_table; /* 1 + index */
+	uint32_t site_buckets;
+	struct emu_cell *words;
+	uint32_t word_count, word_room, word_free;
+	struct emu_reader *readers;
+	uint32_t reader_count, reader_room, reader_free;
+	struct emu_page **pages;
+	uint32_t page_count, page_buckets;
+	struct emu_page *page_hit;
+	struct emu_strong_place *locations;
+	uint32_t location_count, location_buckets;
+	struct emu_sync barrier; /* of the cluster */
+	bool communicates;       /* with other clusters, by strong accesses of global memory */
+};
+
+static inline struct emu_cta_hazards *emu_hazards_of_cta(const struct emu_cta *cta)
+{
+	return &cta->cluster->hazards->ctas[cta->rank];
+}
+
+static inline uint32_t emu_clock_at(const struct emu_clock *clock, uint16_t who)
+{
+	return who < clock->count ? clock->at[who] : 0;
+}
+
+/* The site of the running instruction of the warp. */
+uint32_t emu_site_of(struct emu_order *order);
+/* Clocks that synchronise at an address; NULL when there is no memory. */
+struct emu_clocks *emu_location_of(struct emu_hazards *hazards, uint64_t address);
+
+#endif

@@ -1,0 +1,132 @@
+/* What a tcgen05.mma will read and write, entered at issue. */
+#include "hazard.h"
+#include "mma_run.h"
+
+struct watched {
+	struct emu_access access;
+	struct emu_cta *cta;
+};
+
+static void watch_unit(void *context, uint32_t address)
+{
+	struct watched *w = context;
+
+	emu_access_shared(&w->access, w->cta, address - EMU_SHARED_BASE, 16);
+}
+
+static void watch_shared(const struct emu_mma_run *run, struct emu_access access, bool is_a)
+{
+	const struct emu_mma_request *r = run->request;
+	enum emu_element element = is_a ? run->idesc.a : run->idesc.b;
+	int rows = (is_a ? run->idesc.m : run->idesc.n) / run->cta_count;
+	int k = is_a && r->form.sparse ? run->idesc.k / 2 : run->idesc.k;
+	int bytes = emu_packed_bytes(
+		element, r->form.kind >= EMU_KIND_MXF4 ? EMU_PACK_DENSE : EMU_PACK_UNITS, k);
+	int element_bytes = emu_element_bits(element) < 8 ? 1 : emu_element_bits(element) / 8;
+	struct emu_smem_descriptor descriptor;
+	struct emu_error error;
+
+	if (!emu_descriptor_tcgen05(is_a ? r->a_descriptor : r->b_descriptor, true, &descriptor,
+				    &error))
+		return;
+	for (int c = 0; c < run->cta_count; c++) {
+		struct watched w = {access, run->ctas[c]};
+
+		emu_operand_units(&descriptor,
+				  is_a ? run->idesc.transpose_a : run->idesc.transpose_b,
+				  element_bytes, rows, bytes, watch_unit, &w);
+	}
+}
+
+/* Columns that all rows of an operand lie in, lanes as those of D. */
+static void watch_lanes_of_d(const struct emu_mma_run *run, struct emu_access *access,
+			     uint32_t column, uint32_t columns)
+{
+	for (int part = 0; part < emu_mma_parts(run); part++)
+		for (int i = 0; i < run->idesc.m / EMU_GEMM_ROWS; i++) {
+			struct emu_mma_tile tile = emu_mma_tile_at(run, i, part);
+
+			emu_access_tmem_lanes(access, run->ctas[tile.cta], column, columns,
+					      (uint32_t)tile.lane, EMU_GEMM_ROWS);
+		}
+}
+
+static void watch_a_in_tmem(const struct emu_mma_run *run, struct emu_access *access)
+{
+	const struct emu_mma_request *r = run->request;
+	int k = r->form.sparse ? run->idesc.k / 2 : run->idesc.k;
+	int bytes = emu_packed_bytes(
+		run->idesc.a, r->form.kind >= EMU_KIND_MXF4 ? EMU_PACK_DENSE : EMU_PACK_CONTAINERS,
+		k);
+
+	watch_lanes_of_d(run, access, r->a_address & 0xffff, (uint32_t)bytes / 4);
+}
+
+/* Factors of 32 rows lie in a column; the four windows of 32 lanes hold copies. */
+static void watch_scales(const struct emu_mma_run *run, struct emu_access *access, bool is_a)
+{
+	const struct emu_mma_request *r = run->request;
+	uint32_t column = (is_a ? r->scale_a : r->scale_b) & 0x1ff;
+	int rows = is_a ? run->idesc.m / run->cta_count : run->idesc.n;
+
+	for (int c = 0; c < run->cta_count; c++)
+		emu_access_tmem_lanes(access, run->ctas[c], column, (uint32_t)(rows + 31) / 32, 0,
+				      EMU_TMEM_LANES);
+}
+
+static void watch_d(const struct emu_mma_run *run, struct emu_access *access)
+{
+	for (int part = 0; part < emu_mma_parts(run); part++)
+		for (int i = 0; i < run->idesc.m / EMU_GEMM_ROWS; i++) {
+			struct emu_mma_tile tile = emu_mma_tile_at(run, i, part);
+
+			emu_access_tmem_lanes(access, run->ctas[tile.cta], tile.column,
+					      (uint32_t)tile.n_count, (uint32_t)tile.lane,
+					      EMU_GEMM_ROWS);
+		}
+}
+
+static bool prepare(struct emu_mma_run *run)
+{
+	const struct emu_mma_request *r = run->request;
+	struct emu_cta *peer = emu_peer(r->cta);
+	struct emu_error error;
+
+	if (!emu_idesc_decode(&r->form, r->idesc, &run->idesc, &error))
+		return false;
+	run->cta_count = r->form.cta_group;
+	run->d_lane = r->d >> 16;
+	run->d_column = r->d & 0xffff;
+	run->ctas[0] = r->cta;
+	if (run->cta_count == 1)
+		return true;
+	if (!peer || peer->exited)
+		return false;
+	run->ctas[r->cta->rank & 1] = r->cta;
+	run->ctas[~r->cta->rank & 1] = peer;
+	return true;
+}
+
+void emu_mma_watch(const struct emu_mma_request *request, struct emu_order *order, int lane)
+{
+	struct emu_mma_run run = {.request = request};
+	struct emu_moment moment = emu_moment_of(order, EMU_ACTOR_MMA, lane);
+	struct emu_access read, write;
+
+	if (!prepare(&run))
+		return;
+	read = emu_access_by(order, EMU_ACTOR_MMA, lane, moment, EMU_READ);
+	write = emu_access_by(order, EMU_ACTOR_MMA, lane, moment, EMU_WRITE);
+	if (request->form.a_in_tmem)
+		watch_a_in_tmem(&run, &read);
+	else
+		watch_shared(&run, read, true);
+	watch_shared(&run, read, false);
+	if (request->form.scale_vector) {
+		watch_scales(&run, &read, true);
+		watch_scales(&run, &read, false);
+	}
+	write.defined = request->accumulate;
+	watch_d(&run, &write);
+	emu_mma_issued(order, lane);
+}
