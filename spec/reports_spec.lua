@@ -119,6 +119,21 @@ describe("an unrelated line", function()
   end)
 end)
 
+describe("a tile of bools", function()
+  it("goes through registers and shared memory", function()
+    local mask, out = tc.rand({ 128, 64 }, "f32", { seed = 1 }), tc.zeros({ 128, 64 }, "bool")
+    tc.kernel { args = { tc.gmem({ 128, 64 }, "f32"), tc.gmem({ 128, 64 }, "bool") }, body = function(x, y)
+      local s = tc.smem({ 128, 64 }, "bool")
+      s:store(x:load():gt(0.5))
+      tc.commit_smem()
+      y:store(s:load())
+    end }(mask, out)
+    for _, at in ipairs { { 0, 0 }, { 5, 63 }, { 77, 12 }, { 127, 63 } } do
+      assert.equal(mask:get(table.unpack(at)) > 0.5, out:get(table.unpack(at)))
+    end
+  end)
+end)
+
 describe("arrays that nobody holds", function()
   it("give their memory back without an explicit collection", function()
     local output, ok = process.run([[

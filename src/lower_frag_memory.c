@@ -13,7 +13,8 @@ static int access_width(const struct tile *t, const struct frag_value *v)
 	const struct axis_map *m = &t->d->axis[t->d->fast];
 	int width, per_word = tc_dtype_per_word(v->dtype);
 
-	if (t->role[t->d->fast] != TILE_COLUMN || !v->along[t->d->fast])
+	/* A bool is a predicate in registers and a byte in memory. */
+	if (v->dtype == DT_BOOL || t->role[t->d->fast] != TILE_COLUMN || !v->along[t->d->fast])
 		return 1;
 	width = tc_power_of_two_in(m->vector, t->aligned);
 	for (int i = 0; i < m->field_count; i++)
