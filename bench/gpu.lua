@@ -90,6 +90,8 @@ local function export_problem(out, dir, group, name, problem, extra)
       os.remove(path .. ".json")
       os.remove(path .. ".ptx")
       local info = kernel:info { target = problem.target }
+      local warning = (info.log or ""):match "%(C75%d+%)[^\n]*"
+      if warning then io.stderr:write(stem, " ", matmul.describe(complete), ": ", warning, "\n") end
       out[#out + 1] = encode({
         group = group, name = name, dtype = problem.dtype, M = problem.M, N = problem.N, K = problem.K,
         config = matmul.describe(complete), choice = i == 1, cubin = path:match "[^/]+$" .. ".cubin",
