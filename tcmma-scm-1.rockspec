@@ -98,6 +98,7 @@ build = {
             "src/emu/mma_operand.c",
             "src/emu/mma_panel.c",
             "src/emu/mma_run.c",
+            "src/emu/mma_watch.c",
             "src/emu/module.c",
             "src/emu/move.c",
             "src/emu/number.c",
