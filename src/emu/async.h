@@ -151,7 +151,7 @@ struct emu_async_cta {
 	struct emu_mbarrier **barriers;
 	uint32_t barrier_count, barrier_room;
 	struct emu_tmem tmem;
-	uint32_t open_reads; /* bulk operations that still read the shared memory */
+	uint32_t open_reads; /* copies that still need the shared memory */
 };
 
 /* What one thread has in flight. */

@@ -276,6 +276,7 @@ static bool watch(struct bulk_op *op, int lane)
 	/* What a byte mask leaves out is not written: such copies are not watched in full. */
 	if (!op->form->byte_mask)
 		watch_range(op, &access, op->form->target, op->target);
+	emu_bulk_issued(order, lane);
 	return true;
 }
 

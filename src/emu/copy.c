@@ -93,6 +93,7 @@ static void complete(struct emu_engine_op *op)
 	if (copy->next)
 		copy->next->link = copy->link;
 	copy->link = NULL;
+	emu_async_of_cta(copy->warp->cta)->open_reads--;
 	emu_wake(&copy->warp->copies->waitable);
 }
 
@@ -123,6 +124,7 @@ static struct copy_op *new_op(struct emu_warp *warp, uint32_t mask)
 		copy->next->link = &copy->next;
 	copy->link = &groups->open;
 	groups->open = copy;
+	emu_async_of_cta(warp->cta)->open_reads++;
 	return copy;
 }
 

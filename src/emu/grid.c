@@ -339,6 +339,8 @@ static void inspect(const struct emu_cta *cta)
 /* The last thread is gone: what the CTA still has in flight ends first. */
 void emu_cta_finish(struct emu_cta *cta)
 {
+	if (cta->cluster->hazards)
+		emu_hazards_cta_exit(cta);
 	while (emu_async_cta_busy(cta) && emu_engine_step(cta->cluster, false))
 		;
 	emu_async_cta_exit(cta);

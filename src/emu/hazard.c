@@ -132,9 +132,14 @@ static enum emu_rule plain_race(const struct emu_spot *spot)
 					   : EMU_RULE_GLOBAL_RACE;
 }
 
-static enum emu_rule unawaited(const struct emu_actor *actor, const struct emu_spot *spot)
+static enum emu_rule unawaited(const struct emu_actor *actor, const struct emu_earlier *earlier,
+			       const struct emu_spot *spot)
 {
 	switch (actor->kind) {
+	case EMU_ACTOR_BARRIER:
+		return EMU_RULE_COPY_NOT_AWAITED;
+	case EMU_ACTOR_MMA:
+		return EMU_RULE_MMA_NOT_AWAITED;
 	case EMU_ACTOR_WGMMA:
 		return EMU_RULE_WGMMA_NOT_AWAITED;
 	case EMU_ACTOR_BULK_READ:
@@ -144,9 +149,11 @@ static enum emu_rule unawaited(const struct emu_actor *actor, const struct emu_s
 	case EMU_ACTOR_CP_ASYNC:
 		return EMU_RULE_CP_ASYNC_NOT_AWAITED;
 	case EMU_ACTOR_TMEM_LOAD:
-		return EMU_RULE_LOAD_NOT_AWAITED;
+		return issuer_waited(actor, earlier) ? EMU_RULE_TENSOR_RACE
+						     : EMU_RULE_LOAD_NOT_AWAITED;
 	case EMU_ACTOR_TMEM_STORE:
-		return EMU_RULE_STORE_NOT_AWAITED;
+		return issuer_waited(actor, earlier) ? EMU_RULE_TENSOR_RACE
+						     : EMU_RULE_STORE_NOT_AWAITED;
 	default:
 		return plain_race(spot);
 	}
@@ -176,11 +183,7 @@ static enum emu_rule rule_of(const struct emu_access *access, const struct emu_e
 		return access->write                       ? EMU_RULE_PROXY_OVERWRITE
 		       : actor->kind == EMU_ACTOR_CP_ASYNC ? EMU_RULE_PROXY_CP_ASYNC
 							   : EMU_RULE_PROXY_FENCE;
-	if (actor->kind == EMU_ACTOR_BARRIER)
-		return EMU_RULE_COPY_NOT_AWAITED;
-	if (actor->kind == EMU_ACTOR_MMA)
-		return EMU_RULE_MMA_NOT_AWAITED;
-	return issuer_waited(actor, earlier) ? plain_race(spot) : unawaited(actor, spot);
+	return unawaited(actor, earlier, spot);
 }
 
 /* ---- reports ------------------------------------------------------------------------------ */

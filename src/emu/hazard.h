@@ -74,6 +74,8 @@ struct emu_order {
 	uint16_t mma[EMU_LANES], bulk_read[EMU_LANES], bulk_write[EMU_LANES];
 	uint16_t wgmma, copies, tmem_load, tmem_store;
 	uint32_t mma_issued[EMU_LANES], bulk_committed[EMU_LANES];
+	uint32_t bulk_issued[EMU_LANES]; /* the group of the last bulk store, 0: none */
+	uint32_t bulk_site[EMU_LANES];
 	uint32_t tmem_loaded, tmem_stored;
 	struct emu_clocks now;
 	struct emu_clock before;    /* FENCED at the last tcgen05.fence::before_thread_sync */
@@ -91,6 +93,10 @@ struct emu_moment emu_moment_of(struct emu_order *order, enum emu_actor_kind kin
 /* That of a copy which the barrier will count. */
 struct emu_moment emu_moment_of_barrier(struct emu_order *order,
 					const struct emu_mbarrier *barrier);
+/* The thread has issued one more bulk store. */
+void emu_bulk_issued(struct emu_order *order, int lane);
+/* The last thread of the CTA has exited. */
+void emu_hazards_cta_exit(const struct emu_cta *cta);
 /* One more tcgen05 operation of the thread has been issued. */
 void emu_mma_issued(struct emu_order *order, int lane);
 
@@ -116,6 +122,7 @@ void emu_sync_flip(struct emu_sync *sync);
 
 /* mbarriers: made, about to be used (a report where its init is not ordered), arrived on. */
 void emu_order_barrier_made(struct emu_order *order, const struct emu_mbarrier *barrier);
+void emu_order_barrier_fence(struct emu_order *order);
 void emu_order_barrier_used(struct emu_order *order, const struct emu_mbarrier *barrier);
 void emu_order_barrier_arrive(struct emu_order *order, const struct emu_mbarrier *barrier,
 			      bool relaxed);
@@ -293,6 +300,7 @@ struct emu_barrier_order {
 	struct emu_sync sync;
 	uint16_t actor;
 	struct emu_moment made;
+	bool fenced; /* by fence.mbarrier_init */
 };
 
 struct emu_cta_hazards {

@@ -15,6 +15,7 @@ static enum emu_step nothing(struct emu_warp *warp, const struct emu_ins *ins, u
 enum fence_kind {
 	FENCE_NONE, /* orders nothing that is watched */
 	FENCE_THREADS,
+	FENCE_BARRIERS, /* .mbarrier_init */
 	FENCE_PROXY,
 	FENCE_PROXY_SHARED,
 	FENCE_PROXY_GLOBAL
@@ -28,6 +29,9 @@ static enum emu_step fence(struct emu_warp *warp, const struct emu_ins *ins, uin
 	switch (ins->variant) {
 	case FENCE_THREADS:
 		emu_order_thread_fence(warp->order);
+		break;
+	case FENCE_BARRIERS:
+		emu_order_barrier_fence(warp->order);
 		break;
 	case FENCE_PROXY:
 	case FENCE_PROXY_SHARED:
@@ -50,7 +54,9 @@ static enum fence_kind fence_kind(const struct emu_decode *decode, enum emu_spac
 		return space == EMU_GLOBAL                                  ? FENCE_PROXY_GLOBAL
 		       : space == EMU_SHARED || space == EMU_SHARED_CLUSTER ? FENCE_PROXY_SHARED
 									    : FENCE_PROXY;
-	if (strstr(name, "proxy") || strstr(name, "mbarrier_init"))
+	if (strstr(name, "mbarrier_init"))
+		return FENCE_BARRIERS;
+	if (strstr(name, "proxy"))
 		return FENCE_NONE;
 	return FENCE_THREADS;
 }
@@ -146,7 +152,7 @@ static const struct emu_opcode opcodes[] = {
 	{"membar.proxy", decode_fence, fence, EMU_P_NO_RESULT},
 	{"fence", decode_fence, fence, EMU_P_NO_RESULT},
 	{"fence.proxy", decode_fence, fence, EMU_P_NO_RESULT},
-	{"fence.mbarrier_init", decode_fence, nothing, EMU_P_NO_RESULT | EMU_P_SM90},
+	{"fence.mbarrier_init", decode_fence, fence, EMU_P_NO_RESULT | EMU_P_SM90},
 	{"prefetch", decode_prefetch, nothing, EMU_P_NO_RESULT},
 	{"prefetchu", decode_prefetch, nothing, EMU_P_NO_RESULT},
 	{"discard", decode_discard, nothing, EMU_P_NO_RESULT},

@@ -145,6 +145,35 @@ void emu_mma_issued(struct emu_order *order, int lane)
 	order->mma_issued[lane]++;
 }
 
+void emu_bulk_issued(struct emu_order *order, int lane)
+{
+	order->bulk_issued[lane] = order->bulk_committed[lane] + 1;
+	order->bulk_site[lane] = emu_site_of(order);
+}
+
+static void check_exit(const struct emu_order *order, int lane)
+{
+	const struct emu_site *site = &order->hazards->sites[order->bulk_site[lane] - 1];
+	struct emu_where where = {.grid = order->warp->grid,
+				  .ins = site->ins,
+				  .function = site->function,
+				  .warp = order->warp->index,
+				  .lane = lane};
+
+	memcpy(where.cta, site->cta, sizeof where.cta);
+	if (emu_clock_at(&order->now.clock[EMU_CLOCK_GENERIC], order->bulk_read[lane]) <
+	    order->bulk_issued[lane])
+		emu_report_rule(&where, EMU_RULE_BULK_AT_EXIT, NULL, "issued by lane %d", lane);
+}
+
+void emu_hazards_cta_exit(const struct emu_cta *cta)
+{
+	for (uint32_t w = 0; w < cta->warp_count; w++)
+		for (int lane = 0; lane < EMU_LANES; lane++)
+			if (cta->warps[w]->order->bulk_site[lane])
+				check_exit(cta->warps[w]->order, lane);
+}
+
 /* ---- the state of a cluster ----------------------------------------------------------- */
 
 static bool init_cta(struct emu_cta_hazards *h, const struct emu_cta *cta)
@@ -348,11 +377,31 @@ void emu_order_barrier_made(struct emu_order *order, const struct emu_mbarrier *
 			     (struct emu_actor){.kind = EMU_ACTOR_BARRIER, .barrier = barrier});
 }
 
+/* fence.mbarrier_init: for all that the warp has initialised. */
+void emu_order_barrier_fence(struct emu_order *order)
+{
+	struct emu_cta_hazards *h = emu_hazards_of_cta(order->warp->cta);
+
+	for (uint32_t i = 0; i < h->barrier_room; i++)
+		if (h->barriers[i] && h->barriers[i]->made.who == order->self)
+			h->barriers[i]->fenced = true;
+}
+
 void emu_order_barrier_used(struct emu_order *order, const struct emu_mbarrier *barrier)
 {
 	struct emu_barrier_order *b = order_of(barrier);
 	struct emu_where where;
 
+	if (b && !b->fenced && barrier->cta != order->warp->cta) {
+		where = emu_here(order->warp, -1);
+		emu_report_rule(
+			&where, EMU_RULE_BARRIER_FENCE, barrier->made.ins,
+			"mbarrier at shared address 0x%x of CTA rank %u, initialised at PTX "
+			"line %u",
+			EMU_SHARED_BASE + barrier->offset, barrier->cta->rank,
+			barrier->made.ins->line);
+		b->fenced = true;
+	}
 	if (!b || !b->made.who || b->made.who == order->self ||
 	    emu_clock_at(&order->now.clock[EMU_CLOCK_GENERIC], b->made.who) >= b->made.epoch)
 		return;

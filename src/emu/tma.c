@@ -469,6 +469,7 @@ static bool watch_store(struct tma_op *op, int lane)
 			       emu_moment_of(order, EMU_ACTOR_BULK_WRITE, lane),
 			       reduce ? EMU_UPDATE : EMU_WRITE);
 	watch_global(op, &access);
+	emu_bulk_issued(order, lane);
 	return true;
 }
 

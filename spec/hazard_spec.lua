@@ -1,0 +1,425 @@
+-- Hazards: each way to spoil a correct kernel must give the rule that names it; the kernel itself none.
+-- The numbers are those of the catalogue of faults: A synchronisation, B proxies and groups, C tensor
+-- memory, D memory and launch.
+local tc = require "tcmma"
+
+package.path = (debug.getinfo(1, "S").source:match "^@(.*/)" or "./") .. "?.lua;" .. package.path
+local mutation = require "hazard_mutation"
+local drop, drop_wait, replace = mutation.drop, mutation.drop_wait, mutation.replace
+local insert_before, move_before = mutation.insert_before, mutation.move_before
+
+local BLACKWELL = { target = "sm_100a" }
+local HOPPER = { target = "sm_90a" }
+local PAIR = { target = "sm_100a", cluster = 2 }
+local HOPPER_PAIR = { target = "sm_90a", cluster = 2 }
+
+local EPILOGUE, LOAD, MMA = "// role epilogue: warps", "// role load: warp", "// role mma: warp"
+local FULL, EMPTY, DONE, DRAINED = "+98304], ", "+98320], ", "+98336], ", "+98352], "
+
+-- Rules in the order of their first report, each once.
+local function rules_of(report)
+  local list, seen = {}, {}
+  for _, hazard in ipairs(report.hazards) do
+    if not seen[hazard.rule] then list[#list + 1] = hazard.rule end
+    seen[hazard.rule] = true
+  end
+  return list
+end
+
+-- The parity operand of the first wait for `barrier`.
+local function parity_of(text, barrier)
+  return assert(text:match(barrier:gsub("[%+%]]", "%%%0") .. "(%%r%d+)[;,]"))
+end
+
+local function one_way(text)
+  return (text:gsub("%.multicast::cluster%.b64 (%[%%r%d+%+98320%]), %%h%d", ".b64 %1"))
+end
+
+local function without_cluster_barrier(nth)
+  return function(text)
+    return drop(drop(text, "barrier.cluster.arrive", { nth = nth }), "barrier.cluster.wait", { nth = nth })
+  end
+end
+
+-- { number, what is spoilt, kernel, how, rules }: the first rule names the fault, further ones follow from it.
+local catalogue = {
+  { "A1", "the MMA does not wait for the copies", BLACKWELL,
+    function(t) return drop_wait(t, FULL, { behind = MMA }) end, { "copy-not-awaited", "mbarrier-over-arrival" } },
+  { "A2", "the producer does not wait for the MMA", BLACKWELL,
+    function(t) return drop_wait(t, EMPTY, { behind = LOAD }) end, { "mbarrier-over-arrival" } },
+  { "A3", "the producer begins with the wrong parity", BLACKWELL,
+    function(t)
+      local label, parity = t:match "(L%d+):\n[^\n]*%+98320%], (%%r%d+);"
+      return insert_before(t, label .. ":", ("xor.b32 %s, %s, 1;"):format(parity, parity), { behind = LOAD })
+    end, { "deadlock" } },
+  { "A4", "the MMA's parity never flips", BLACKWELL,
+    function(t)
+      local parity = parity_of(t:match(MMA .. ".*"), FULL)
+      return replace(t, FULL .. parity, parity, "0", { behind = MMA })
+    end, { "mma-not-awaited", "copy-not-awaited" } },
+  { "A4", "the parity of a warpgroup never flips", HOPPER,
+    function(t) return (t:gsub("(try_wait[^\n]*%+98304%], )%%r%d+", "%10")) end, { "wgmma-not-awaited", "deadlock" } },
+  { "A7", "a barrier counts too few", BLACKWELL,
+    function(t) return replace(t, "[%smem+98304], 2", "], 2", "], 1") end, { "mbarrier-over-arrival" } },
+  { "A8", "a barrier counts too many", BLACKWELL,
+    function(t) return replace(t, "[%smem+98304], 2", "], 2", "], 3") end, { "deadlock" } },
+  { "A9", "every lane arrives", BLACKWELL,
+    function(t) return replace(t, "@%elected_epilogue mbarrier.arrive", "@%elected_epilogue", "") end,
+    { "deadlock" } },
+  { "A10", "a barrier is not initialised", BLACKWELL,
+    function(t) return drop(t, "mbarrier.init.shared::cta.b64 [%smem+98336]") end, { "mbarrier-not-initialised" } },
+  { "A11", "nothing between init and use", BLACKWELL,
+    function(t) return drop(t, "bar.sync 0") end, { "shared-race", "mbarrier-init-unordered" } },
+  { "A12", "init is not fenced for the cluster", PAIR,
+    function(t) return drop(t, "fence.mbarrier_init") end, { "mbarrier-init-fence" } },
+  { "A12", "the cluster does not meet behind init", PAIR, without_cluster_barrier(1), { "mbarrier-init-unordered" } },
+  { "A13", "a barrier is initialised while threads wait", BLACKWELL,
+    function(t)
+      return insert_before(t, "tcgen05.ld", "@%leader_epilogue mbarrier.init.shared::cta.b64 [%smem+98304], 2;")
+    end, { "mbarrier-reinitialised" } },
+  { "A14", "a barrier lies in a stage", BLACKWELL,
+    function(t) return (t:gsub("%+98336%]", "]"):gsub("%+98344%]", "+8]")) end, { "mbarrier-overwritten" } },
+  { "A15", "too few bytes are expected", BLACKWELL,
+    function(t) return replace(t, "expect_tx", "16384", "8192", { nth = 2 }) end, { "deadlock" } },
+  { "A16", "too many bytes are expected", BLACKWELL,
+    function(t) return replace(t, "expect_tx", "16384", "16388", { nth = 2 }) end, { "deadlock" } },
+  { "A17", "bytes are not expected", BLACKWELL,
+    function(t)
+      t = replace(t, "expect_tx", ".expect_tx", "", { nth = 2 })
+      return (t:gsub("(mbarrier%.arrive%.shared::cta%.b64 _, %[%%r%d+%+98304%]), 16384", "%1"))
+    end, { "mbarrier-wrong-phase", "copy-not-awaited", "deadlock" } },
+  { "A20", "the commit arrives at the wrong barrier", BLACKWELL,
+    function(t) return replace(t, "tcgen05.commit", "98320", "98304") end, { "deadlock" } },
+  { "A21", "the commit stands before the last MMA", BLACKWELL,
+    function(t) return move_before(t, "tcgen05.commit", "tcgen05.mma", { target_nth = 4 }) end, { "mma-not-awaited" } },
+  { "A22", "another thread commits", BLACKWELL,
+    function(t)
+      t = replace(t, ".reg .pred %first", "%first", "%other, %first")
+      t = replace(t, "tcgen05.commit", "tcgen05", "@%other tcgen05")
+      t = move_before(t, "@%other", "bar.warp.sync", { target_behind = "tcgen05.mma" })
+      return insert_before(t, "@%other", "setp.eq.u32 %other, %lane, 1;")
+    end, { "mma-not-awaited" } },
+  { "A25", "the cluster's barrier is relaxed", PAIR,
+    function(t) return replace(t, "barrier.cluster.arrive", "arrive", "arrive.relaxed") end,
+    { "mbarrier-init-unordered" } },
+  { "A26", "warps give a barrier different counts", BLACKWELL,
+    function(t)
+      return (replace(t, "bar.sync 1, 128", "128", "%count"):gsub("mov.u32 %%thread, %%tid.x;",
+        "%0\n.reg .b32 %%count; .reg .pred %%half; setp.lt.u32 %%half, %%thread, 64; selp.u32 %%count, 96, 128, %%half;"))
+    end, { "barrier-count" } },
+  { "A27", "the barrier of all in the branch of some", BLACKWELL,
+    function(t) return insert_before(t, "tcgen05.ld", "bar.sync 0;") end, { "deadlock" } },
+  { "A28", "a CTA ends while its peer reaches into it", PAIR, without_cluster_barrier(2), { "exited-cta" } },
+  { "A28", "a CTA of Hopper ends while its peer reaches into it", HOPPER_PAIR, without_cluster_barrier(2),
+    { "exited-cta" } },
+  { "B29", "no proxy fence before the store", BLACKWELL,
+    function(t) return drop(t, "fence.proxy.async") end, { "proxy-fence" } },
+  { "B29", "no proxy fence before the store of Hopper", HOPPER,
+    function(t) return drop(t, "fence.proxy.async") end, { "proxy-fence" } },
+  { "B30", "only the thread that stores fences", BLACKWELL,
+    function(t) return replace(t, "fence.proxy.async", "fence", "@%leader_epilogue fence") end, { "proxy-fence" } },
+  { "B34", "the buffer is written while a store reads it", BLACKWELL,
+    function(t) return drop(t, "cp.async.bulk.wait_group.read") end, { "bulk-read-not-awaited" } },
+  { "B36", "the CTA ends while a store reads its memory", BLACKWELL,
+    function(t)
+      local _, waits = t:gsub("wait_group%.read 0", "")
+      for nth = waits, waits - 1, -1 do t = drop(t, "wait_group.read 0", { nth = nth }) end
+      return t
+    end, { "bulk-read-at-exit" } },
+  { "B37", "the wait allows one group too many", BLACKWELL,
+    function(t) return replace(t, "wait_group.read 1", "1", "2") end, { "bulk-read-not-awaited" } },
+  { "B38", "the stores are not committed", BLACKWELL,
+    function(t) return (t:gsub("cp.async.bulk.commit_group;", "")) end, { "bulk-read-not-awaited", "bulk-read-at-exit" } },
+  { "B41", "the accumulator is read before the wait", HOPPER,
+    function(t) return drop(t, "wgmma.wait_group.sync.aligned 0", { nth = 2 }) end,
+    { "wgmma-register", "wgmma-not-awaited" } },
+  { "B42", "no wgmma.fence", HOPPER, function(t) return drop(t, "wgmma.fence") end, { "wgmma-fence" } },
+  { "B43", "the accumulator is written in flight", HOPPER,
+    function(t)
+      local register = t:match "wgmma.mma_async[^\n]*{(%%r%d+),"
+      return insert_before(t, "wgmma.commit_group", ("add.u32 %s, %s, 0;"):format(register, register))
+    end, { "wgmma-register" } },
+  { "B44", "the stage is released while wgmma reads it", HOPPER,
+    function(t) return replace(t, "wgmma.wait_group.sync.aligned 1", "aligned 1", "aligned 2") end,
+    { "wgmma-not-awaited" } },
+  { "B45", "wgmma is not committed", HOPPER,
+    function(t) return drop(t, "wgmma.commit_group") end, { "wgmma-not-awaited", "wgmma-register" } },
+  { "C47", "no fence behind the wait for the accumulator", BLACKWELL,
+    function(t) return drop(t, "fence::after", { behind = EPILOGUE }) end, { "tcgen05-fence-after" } },
+  { "C48", "no fence before the accumulator is handed back", BLACKWELL,
+    function(t) return drop(t, "fence::before", { behind = EPILOGUE }) end, { "tcgen05-fence-before" } },
+  { "C49", "registers are used before tcgen05.wait::ld", BLACKWELL,
+    function(t) return drop(t, "tcgen05.wait::ld") end, { "tcgen05-ld-not-awaited" } },
+  { "C52", "the MMA overwrites an accumulator in use", BLACKWELL,
+    function(t) return drop_wait(t, DRAINED, { behind = MMA }) end, { "tmem-race" } },
+  { "C53", "tensor memory is not freed", BLACKWELL, function(t) return drop(t, "tcgen05.dealloc") end, { "tmem-leak" } },
+  { "C54", "other columns are freed than allocated", BLACKWELL,
+    function(t) return replace(t, "tcgen05.dealloc", "256", "128") end, { "tmem-dealloc" } },
+  { "C55", "tensor memory is freed before its last use", BLACKWELL,
+    function(t) return move_before(t, "tcgen05.dealloc", "L_done:") end,
+    { "tcgen05-fence-before", "tmem-unallocated" } },
+  { "C56", "allocation after the permit is given up", BLACKWELL,
+    function(t)
+      return insert_before(t, "L_ready:", "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%smem+98376], 32;")
+    end, { "tmem-relinquished" } },
+  { "C57", "48 columns", BLACKWELL, function(t) return replace(t, "tcgen05.alloc", "256", "48") end, { "tmem-columns" } },
+  { "C60", "another warp's lanes", BLACKWELL,
+    function(t) return insert_before(t, "tcgen05.ld", "add.u32 %tmem_epilogue, %tmem_epilogue, 0x200000;") end,
+    { "tmem-window" } },
+  { "C62", "the first MMA accumulates", BLACKWELL,
+    function(t) return (t:gsub("(tcgen05%.mma[^\n]*), %%p%d+;", "%1, 1;", 1)) end, { "undefined-tmem" } },
+  { "C63", "another type of B than of A", BLACKWELL,
+    function(t) return (t:gsub("0x8210010", "0x8210110")) end, { "instruction-descriptor" } },
+  { "C64", "an N of 264", BLACKWELL,
+    function(t) return (t:gsub("0x8210010", "0x8430010")) end, { "instruction-descriptor" } },
+  { "C71", "the commit does not reach the peer", PAIR, one_way, { "deadlock" } },
+  { "C76", "one lane waits for the load of all", BLACKWELL,
+    function(t) return replace(t, "tcgen05.wait::ld", "tcgen05", "@%elected_epilogue tcgen05") end,
+    { "diverged-aligned" } },
+  { "D78", "shared memory beyond the launch's", BLACKWELL,
+    function(t) return (t:gsub("65536%]", "165536]")) end, { "out-of-bounds" } },
+  { "D80", "a misaligned vector", BLACKWELL,
+    function(t) return (t:gsub("(st%.shared%.v4%.b32 %[%%r%d+%+)65536%]", "%165540]", 1)) end, { "misaligned" } },
+  { "D81", "a misaligned tile", BLACKWELL,
+    function(t) return replace(t, "complete_tx::bytes [", "],", "+64],") end, { "misaligned" } },
+  { "D82", "the tensor map of the other operand", BLACKWELL,
+    function(t) return replace(t, "%arg0_map, {", "arg0", "arg1", { behind = LOAD }) end, { "deadlock" } },
+  { "D85", "a multicast to a CTA that is not there", PAIR,
+    function(t) return replace(t, "mov.b16 %h1, 3", "3", "7") end, { "multicast-mask" } },
+  { "D86", "a stage is free when one CTA has read it", PAIR,
+    function(t) return one_way((t:gsub("(%[%%smem%+983[12][08]%]), 2", function(barrier)
+      return barrier .. (barrier:find "98312" and ", 2" or ", 1")
+    end))) end, { "copy-not-awaited", "deadlock" } },
+  { "D89", "a block without the producer", { target = "sm_90a", block = 96 }, function(t) return t end, { "deadlock" } },
+}
+
+describe("a correct kernel", function()
+  for _, mode in ipairs { "check", "random" } do
+    for _, case in ipairs { BLACKWELL, HOPPER, PAIR, HOPPER_PAIR } do
+      it(("of %s, clusters of %d, is silent in mode %s"):format(case.target, case.cluster or 1, mode), function()
+        local report, out, expected = mutation.run(case, mutation.text(case), mode)
+        assert.same({}, report.hazards)
+        assert.is_true(report.completed)
+        assert.is_true(out:equal(expected:astype(out.dtype)))
+      end)
+    end
+  end
+end)
+
+describe("a spoilt kernel", function()
+  for _, row in ipairs(catalogue) do
+    local number, what, case, spoil, rules = table.unpack(row)
+    it(("%s: %s"):format(number, what), function()
+      local text = spoil(mutation.text(case))
+      assert.is_true(case.block ~= nil or text ~= mutation.text(case), "nothing was changed")
+      assert.same(rules, rules_of((mutation.run(case, text))))
+    end)
+  end
+end)
+
+-- ---- what a report says ------------------------------------------------------------------------------
+
+local function line_of(text, words)
+  local line = 0
+  for l in text:gmatch "([^\n]*)\n" do
+    line = line + 1
+    if l:find(words, 1, true) then return line end
+  end
+end
+
+describe("a report", function()
+  it("names both sides, the place, the rule's section and what would mend it", function()
+    local text = drop(mutation.text(BLACKWELL), "fence.proxy.async")
+    local report = mutation.run(BLACKWELL, text)
+    local hazard = report.hazards[1]
+    assert.equal(1, #report.hazards)
+    assert.equal("error", hazard.severity)
+    assert.equal(line_of(text, "cp.async.bulk.tensor.2d.global"), hazard.ptx_line)
+    for _, words in ipairs {
+      "read (async proxy) of shared 0x10400..0x1040f of CTA rank 0", "warp 0 lane",
+      "earlier: write by st.shared.v4.b32", ("PTX line %d"):format(line_of(text, "st.shared.v4.b32")),
+      "fence.proxy.async by the threads that write",
+    } do
+      assert.matches(words, hazard.message, 1, true)
+    end
+  end)
+
+  it("comes once for each pair of instructions, with a count", function()
+    local report = mutation.run(BLACKWELL, drop_wait(mutation.text(BLACKWELL), DRAINED, { behind = MMA }))
+    assert.is_true(report.hazards[1].count > 1)
+    local seen = {}
+    for _, hazard in ipairs(report.hazards) do
+      local key = hazard.rule .. hazard.message
+      assert.is_nil(seen[key])
+      seen[key] = true
+    end
+  end)
+end)
+
+-- ---- small kernels ----------------------------------------------------------------------------------------
+
+local function entry(body)
+  return ([[
+.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+ .reg .pred %%p<8>; .reg .b32 %%r<20>; .reg .b64 %%rd<12>;
+ .shared .align 128 .b8 tile[4096];
+ .shared .align 8 .b64 bar[1];
+ ld.param.u64 %%rd0, [in];
+ ld.param.u64 %%rd1, [out];
+ mov.u32 %%r0, %%tid.x;
+ mov.u32 %%r1, tile;
+ mov.u32 %%r5, %%ctaid.x;
+ shl.b32 %%r2, %%r0, 4;
+ add.u32 %%r3, %%r1, %%r2;
+ cvt.u64.u32 %%rd2, %%r2;
+ add.u64 %%rd3, %%rd0, %%rd2;
+ add.u64 %%rd4, %%rd1, %%rd2;
+ xor.b32 %%r4, %%r2, 16;
+ add.u32 %%r4, %%r4, %%r1;
+ setp.eq.u32 %%p0, %%r0, 0;
+%s
+ ret;
+}
+]]):format(body)
+end
+
+local function small(body, options)
+  options = options or {}
+  tc.device("emulator:sm_90a"):use()
+  local input, out = tc.zeros({ 1024 }, tc.i32), tc.zeros({ 1024 }, tc.i32)
+  return tc.ptx(entry(body)):kernel "k":emulate {
+    grid = { options.grid or 1 }, block = { options.block or 64 }, args = { input, out }, mode = options.mode or "check",
+  }
+end
+
+describe("hazards of small kernels", function()
+  local rows = {
+    { "D91 lanes that read each other's words without meeting", { "warp-race" }, [[
+ st.shared.b32 [%r3], %r0;
+ ld.shared.b32 %r6, [%r4];]], { block = 32 } },
+    { "lanes that meet in between", {}, [[
+ st.shared.b32 [%r3], %r0;
+ bar.warp.sync 0xffffffff;
+ ld.shared.b32 %r6, [%r4];]], { block = 32 } },
+    { "warps that do not meet", { "undefined-shared", "shared-race" }, [[
+ st.shared.b32 [%r3], %r0;
+ xor.b32 %r4, %r2, 512;
+ add.u32 %r4, %r4, %r1;
+ ld.shared.b32 %r6, [%r4];]] },
+    { "warps that meet", {}, [[
+ st.shared.b32 [%r3], %r0;
+ bar.sync 0;
+ xor.b32 %r4, %r2, 512;
+ add.u32 %r4, %r4, %r1;
+ ld.shared.b32 %r6, [%r4];]] },
+    { "bytes of one word by different warps", {}, [[
+ shr.u32 %r6, %r0, 5;
+ add.u32 %r6, %r6, %r1;
+ st.shared.b8 [%r6], %r6;]] },
+    { "D87 words that nobody has written", { "undefined-shared" }, " ld.shared.b32 %r6, [%r3];" },
+    { "B33 cp.async that is not awaited", { "cp-async-not-awaited" }, [[
+ cp.async.cg.shared.global [%r3], [%rd3], 16;
+ cp.async.commit_group;
+ ld.shared.b32 %r6, [%r3];]] },
+    { "cp.async that is awaited", {}, [[
+ cp.async.cg.shared.global [%r3], [%rd3], 16;
+ cp.async.commit_group;
+ cp.async.wait_group 0;
+ ld.shared.b32 %r6, [%r3];]] },
+    { "B35 a flag behind a wait for the source alone", { "bulk-not-awaited" }, [[
+ st.shared.v4.b32 [%r3], {%r0, %r0, %r0, %r0};
+ fence.proxy.async;
+ bar.sync 0;
+ @!%p0 bra wait;
+ cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 1024;
+ cp.async.bulk.commit_group;
+ cp.async.bulk.wait_group.read 0;
+wait:
+ bar.sync 0;
+ ld.global.b32 %r6, [%rd4];]] },
+    { "a wait for the destination", {}, [[
+ st.shared.v4.b32 [%r3], {%r0, %r0, %r0, %r0};
+ fence.proxy.async;
+ bar.sync 0;
+ @!%p0 bra wait;
+ cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 1024;
+ cp.async.bulk.commit_group;
+ cp.async.bulk.wait_group 0;
+wait:
+ bar.sync 0;
+ ld.global.b32 %r6, [%rd4];]] },
+    { "B40 a bulk copy of what was just stored", { "proxy-fence" }, [[
+ st.global.v4.b32 [%rd4], {%r0, %r0, %r0, %r0};
+ @%p0 mbarrier.init.shared::cta.b64 [bar], 1;
+ bar.sync 0;
+ @!%p0 bra wait;
+ mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024;
+ cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1], 1024, [bar];
+wait:
+ mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0;
+ @!%p1 bra wait;]] },
+    { "A25 a relaxed arrival publishes nothing", { "shared-race" }, [[
+ @%p0 mbarrier.init.shared::cta.b64 [bar], 64;
+ bar.sync 0;
+ st.shared.b32 [%r3], %r0;
+ mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [bar];
+wait:
+ mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0;
+ @!%p1 bra wait;
+ xor.b32 %r4, %r2, 512;
+ add.u32 %r4, %r4, %r1;
+ ld.shared.b32 %r6, [%r4];]] },
+    { "a flag with release and acquire", {}, [[
+ setp.ge.u32 %p2, %r0, 32;
+ @%p2 bra read;
+ @%p0 st.global.b32 [%rd1+64], 7;
+ @%p0 st.release.gpu.global.b32 [%rd1], 1;
+ bra end;
+read:
+ ld.acquire.gpu.global.b32 %r6, [%rd1];
+ setp.eq.u32 %p3, %r6, 0;
+ @%p3 bra read;
+ ld.global.b32 %r6, [%rd1+64];
+end:]] },
+    { "a flag with fences", {}, [[
+ setp.ge.u32 %p2, %r0, 32;
+ @%p2 bra read;
+ @%p0 st.global.b32 [%rd1+64], 7;
+ fence.acq_rel.gpu;
+ @%p0 st.relaxed.gpu.global.b32 [%rd1], 1;
+ bra end;
+read:
+ ld.relaxed.gpu.global.b32 %r6, [%rd1];
+ setp.eq.u32 %p3, %r6, 0;
+ @%p3 bra read;
+ fence.acq_rel.gpu;
+ ld.global.b32 %r6, [%rd1+64];
+end:]] },
+    { "D93 a flag without release", { "global-race" }, [[
+ setp.ge.u32 %p2, %r0, 32;
+ @%p2 bra read;
+ @%p0 st.global.b32 [%rd1+64], 7;
+ @%p0 st.relaxed.gpu.global.b32 [%rd1], 1;
+ bra end;
+read:
+ ld.acquire.gpu.global.b32 %r6, [%rd1];
+ setp.eq.u32 %p3, %r6, 0;
+ @%p3 bra read;
+ ld.global.b32 %r6, [%rd1+64];
+end:]] },
+    { "all threads store the same value", {}, " st.shared.b32 [%r1], 5;" },
+    { "threads store different values in one place", { "shared-race" }, " st.shared.b32 [%r1], %r0;" },
+  }
+  for _, row in ipairs(rows) do
+    local title, rules, body, options = table.unpack(row, 1, 4)
+    it(title, function() assert.same(rules, rules_of(small(body, options))) end)
+  end
+
+  it("are not looked for in fast mode", function()
+    assert.same({}, rules_of(small(" ld.shared.b32 %r6, [%r3];", { mode = "fast" })))
+  end)
+end)
