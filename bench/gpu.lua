@@ -188,6 +188,10 @@ local function latency(path)
     local cache = os.tmpname()
     os.remove(cache)
     fresh[i] = child(lua, cache)
+    local pipe = assert(io.popen("ls " .. cache))
+    local _, kept = pipe:read "a":gsub("%.cubin", "")
+    pipe:close()
+    if kept ~= 3 then error(("%d of 3 kernels were assembled into the fresh cache %s"):format(kept, cache), 0) end
     hit[i] = child(lua, cache)
     os.execute("rm -rf " .. cache)
   end
