@@ -172,14 +172,19 @@ static bool out_of_budget(struct emu_worker *worker, struct emu_warp *warp)
 {
 	const struct emu_launch *launch = worker->grid->launch;
 
+	/* The split that ran may have ended, and its frame with it. */
+	struct emu_where where = {
+		.grid = worker->grid, .ins = warp->ins, .warp = warp->index, .lane = -1};
+
+	memcpy(where.cta, warp->cta->id, sizeof where.cta);
 	if (worker->instructions >= worker->grid->max_instructions) {
-		emu_fault(warp, -1, "budget",
-			  "the grid has executed %llu warp-instructions, its limit",
-			  (unsigned long long)worker->instructions);
+		emu_fault_at(&where, "budget",
+			     "the grid has executed %llu warp-instructions, its limit",
+			     (unsigned long long)worker->instructions);
 		return true;
 	}
 	if (launch->interrupted && launch->interrupted(launch->interrupt_context)) {
-		emu_fault(warp, -1, "interrupted", "the launch was interrupted");
+		emu_fault_at(&where, "interrupted", "the launch was interrupted");
 		return true;
 	}
 	return false;
@@ -283,6 +288,10 @@ static bool admit(struct emu_worker *worker)
 	if (grid->next_cluster >= grid->cluster_count)
 		return false;
 	worker->since_admission = worker->instructions;
+	/* A cluster by itself runs as it would on any host thread. */
+	if (!worker->clusters)
+		worker->random = (grid->launch->seed * 2 + 1) ^
+				 (grid->next_cluster * 0x9e3779b97f4a7c15ull);
 	cluster = emu_cluster_new(worker, grid->next_cluster);
 	if (!cluster) {
 		struct emu_where where = {.grid = grid, .warp = -1, .lane = -1};
