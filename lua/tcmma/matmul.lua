@@ -252,6 +252,16 @@ local function check_options(opts)
   end
 end
 
+--- Multiprocessors of a GPU, by its name: the properties are read from the driver, which takes half a millisecond.
+local sm_counts = {}
+
+local function sm_count(device)
+  if device.is_emulator then return nil end
+  local name = device.name
+  sm_counts[name] = sm_counts[name] or device.properties.sm_count
+  return sm_counts[name]
+end
+
 local function problem_of(a, b, out, opts)
   check_options(opts)
   if a == nil or b == nil then fail("'%s' must be an array, got nil", a == nil and "a" or "b") end
@@ -268,7 +278,7 @@ local function problem_of(a, b, out, opts)
     M = M, N = N, K = K, dtype = a.dtype, dtype_b = b.dtype ~= a.dtype and b.dtype or nil,
     out_dtype = out and out.dtype, transpose_b = opts.transpose_b, epilogue = opts.epilogue,
     accumulate_f32 = opts.accumulate_f32, target = device.target,
-    sms = not device.is_emulator and device.properties.sm_count or nil,
+    sms = sm_count(device),
   }
   local shapes = { bias = { N }, residual = { M, N }, row_scale = { M }, column_scale = { N } }
   for name, shape in pairs(shapes) do
