@@ -14,7 +14,7 @@ local PAIR = { target = "sm_100a", cluster = 2 }
 local HOPPER_PAIR = { target = "sm_90a", cluster = 2 }
 
 local EPILOGUE, LOAD, MMA = "// role epilogue: warps", "// role load: warp", "// role mma: warp"
-local FULL, EMPTY, DONE, DRAINED = "+98304], ", "+98320], ", "+98336], ", "+98352], "
+local FULL, EMPTY, DRAINED = "+98304], ", "+98320], ", "+98352], "
 
 -- Rules in the order of their first report, each once.
 local function rules_of(report)
@@ -105,7 +105,8 @@ local catalogue = {
   { "A26", "warps give a barrier different counts", BLACKWELL,
     function(t)
       return (replace(t, "bar.sync 1, 128", "128", "%count"):gsub("mov.u32 %%thread, %%tid.x;",
-        "%0\n.reg .b32 %%count; .reg .pred %%half; setp.lt.u32 %%half, %%thread, 64; selp.u32 %%count, 96, 128, %%half;"))
+        "%0\n.reg .b32 %%count; .reg .pred %%half; setp.lt.u32 %%half, %%thread, 64;"
+          .. " selp.u32 %%count, 96, 128, %%half;"))
     end, { "barrier-count" } },
   { "A27", "the barrier of all in the branch of some", BLACKWELL,
     function(t) return insert_before(t, "tcgen05.ld", "bar.sync 0;") end, { "deadlock" } },
@@ -129,7 +130,8 @@ local catalogue = {
   { "B37", "the wait allows one group too many", BLACKWELL,
     function(t) return replace(t, "wait_group.read 1", "1", "2") end, { "bulk-read-not-awaited" } },
   { "B38", "the stores are not committed", BLACKWELL,
-    function(t) return (t:gsub("cp.async.bulk.commit_group;", "")) end, { "bulk-read-not-awaited", "bulk-read-at-exit" } },
+    function(t) return (t:gsub("cp.async.bulk.commit_group;", "")) end,
+    { "bulk-read-not-awaited", "bulk-read-at-exit" } },
   { "B41", "the accumulator is read before the wait", HOPPER,
     function(t) return drop(t, "wgmma.wait_group.sync.aligned 0", { nth = 2 }) end,
     { "wgmma-register", "wgmma-not-awaited" } },
@@ -152,7 +154,8 @@ local catalogue = {
     function(t) return drop(t, "tcgen05.wait::ld") end, { "tcgen05-ld-not-awaited" } },
   { "C52", "the MMA overwrites an accumulator in use", BLACKWELL,
     function(t) return drop_wait(t, DRAINED, { behind = MMA }) end, { "tmem-race" } },
-  { "C53", "tensor memory is not freed", BLACKWELL, function(t) return drop(t, "tcgen05.dealloc") end, { "tmem-leak" } },
+  { "C53", "tensor memory is not freed", BLACKWELL, function(t) return drop(t, "tcgen05.dealloc") end,
+    { "tmem-leak" } },
   { "C54", "other columns are freed than allocated", BLACKWELL,
     function(t) return replace(t, "tcgen05.dealloc", "256", "128") end, { "tmem-dealloc" } },
   { "C55", "tensor memory is freed before its last use", BLACKWELL,
@@ -162,7 +165,8 @@ local catalogue = {
     function(t)
       return insert_before(t, "L_ready:", "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%smem+98376], 32;")
     end, { "tmem-relinquished" } },
-  { "C57", "48 columns", BLACKWELL, function(t) return replace(t, "tcgen05.alloc", "256", "48") end, { "tmem-columns" } },
+  { "C57", "48 columns", BLACKWELL, function(t) return replace(t, "tcgen05.alloc", "256", "48") end,
+    { "tmem-columns" } },
   { "C60", "another warp's lanes", BLACKWELL,
     function(t) return insert_before(t, "tcgen05.ld", "add.u32 %tmem_epilogue, %tmem_epilogue, 0x200000;") end,
     { "tmem-window" } },
@@ -190,7 +194,8 @@ local catalogue = {
     function(t) return one_way((t:gsub("(%[%%smem%+983[12][08]%]), 2", function(barrier)
       return barrier .. (barrier:find "98312" and ", 2" or ", 1")
     end))) end, { "copy-not-awaited", "deadlock" } },
-  { "D89", "a block without the producer", { target = "sm_90a", block = 96 }, function(t) return t end, { "deadlock" } },
+  { "D89", "a block without the producer", { target = "sm_90a", block = 96 }, function(t) return t end,
+    { "deadlock" } },
 }
 
 describe("a correct kernel", function()
@@ -292,7 +297,8 @@ local function small(body, options)
   tc.device("emulator:sm_90a"):use()
   local input, out = tc.zeros({ 1024 }, tc.i32), tc.zeros({ 1024 }, tc.i32)
   return tc.ptx(entry(body)):kernel "k":emulate {
-    grid = { options.grid or 1 }, block = { options.block or 64 }, args = { input, out }, mode = options.mode or "check",
+    grid = { options.grid or 1 }, block = { options.block or 64 }, args = { input, out },
+    mode = options.mode or "check",
   }
 end
 

@@ -121,10 +121,18 @@ enum emu_numerics { EMU_F32, EMU_HARDWARE };
 
 /* What the writer of the PTX may add to make reports readable. */
 struct emu_symbol {
-	int space;              /* 's' shared, 't' tensor memory, 'b' mbarrier */
+	int space;              /* 's' shared, 't' tensor memory, 'b' mbarriers, 'w' warps */
 	uint32_t address, size; /* shared: offset in the CTA's window; tensor memory:
-	                           column relative to the first allocation */
+	                           column relative to the first allocation; warps: index */
 	const char *name;
+	const char *file;       /* where it was made, NULL if unknown */
+	uint32_t line;
+	const char *note;       /* mbarriers: who arrives; NULL if unknown */
+};
+
+/* How the writer of the PTX calls what mends a hazard of a rule. */
+struct emu_hint {
+	const char *rule, *text;
 };
 
 struct emu_source_line {
@@ -159,6 +167,8 @@ struct emu_launch {
 	const struct emu_symbol *symbols;
 	int line_count;
 	const struct emu_source_line *lines;
+	int hint_count;
+	const struct emu_hint *hints;
 	void (*print)(void *context, const char *text, size_t length);
 	void *print_context;
 	bool (*interrupted)(void *context);     /* polled; true ends the launch */
@@ -180,6 +190,9 @@ struct emu_hazard {
 	int warp;
 	uint64_t count;         /* how often the same fault was seen */
 	uint32_t other_line;    /* PTX line of the other side of a race, 0 if none */
+	const char *other_file; /* its source position, NULL if none */
+	uint32_t other_source_line;
+	const char *role;       /* name of the warp by the launch's symbols, NULL if none */
 };
 
 struct emu_counters {

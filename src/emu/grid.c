@@ -360,8 +360,10 @@ static double seconds_now(void)
 
 static void run(struct emu_grid *grid)
 {
-	struct emu_worker worker = {.grid = grid, .random = grid->launch->seed * 2 + 1};
+	struct emu_worker worker = {.grid = grid};
 
+	if (emu_run_threads(grid, grid->launch->threads))
+		return;
 	emu_schedule(&worker);
 	while (worker.clusters) {
 		struct emu_cluster *cluster = worker.clusters;

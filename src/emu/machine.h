@@ -744,14 +744,28 @@ void emu_lint_at(const struct emu_where *where, const char *rule, const char *fo
 /* A hazard that does not stop the grid; counted once for each pair of instructions. */
 void emu_hazard_at(const struct emu_where *where, enum emu_severity severity, const char *rule,
 		   const struct emu_ins *other, const char *text);
+/* Adds the hazards of a part of the grid, as if they had been found now. */
+void emu_report_merge(struct emu_report *to, const struct emu_report *from);
 /* The same hazard has been reported: it is counted, and its text need not be made. */
 bool emu_hazard_again(const struct emu_where *where, const char *rule, const struct emu_ins *other);
 /* The position in the source that an instruction was made from; NULL, 0 when unknown. */
 void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const char **file,
 		   uint32_t *line);
-/* The name that the launch's symbol table has for a shared address; NULL if none. */
-const char *emu_symbol_name(const struct emu_grid *grid, int space, uint32_t address,
-			    uint32_t *offset);
+
+/* ---- words for reports ---------------------------------------------------------------------- */
+
+/* What the launch's symbols have at a place of a space, and how far in; NULL if nothing. */
+const struct emu_symbol *emu_symbol_at(const struct emu_grid *grid, int space, uint32_t address,
+				       uint32_t *offset);
+/* The name of a warp of every CTA, NULL if it has none. */
+const char *emu_role_of(const struct emu_grid *grid, int warp);
+/* NULL where the launch has none for the rule. */
+const char *emu_hint_for(const struct emu_grid *grid, const char *rule);
+/* Both as snprintf: "CTA (0,0,0) warp 1 (role 'mma')" and "PTX line 60 (gemm.lua:18)". */
+int emu_describe_warp(const struct emu_grid *grid, const uint32_t cta[3], int warp, char *text,
+		      size_t size);
+int emu_describe_line(const struct emu_grid *grid, const struct emu_ins *ins, char *text,
+		      size_t size);
 
 /* ---- scheduling
  * ---------------------------------------------------------------------------------- */

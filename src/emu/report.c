@@ -53,53 +53,81 @@ void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const
 	}
 }
 
-static bool count_again(const struct emu_where *where, const char *rule, uint32_t other)
+/* By PTX lines, or by those of the source where the launch has its own table. */
+static bool same_places(const struct emu_hazard *a, const struct emu_hazard *b, bool by_source)
 {
-	struct emu_report *report = where->grid->report;
-	uint32_t line = where->ins ? where->ins->line : 0;
-
-	for (int i = 0; i < report->hazard_count; i++) {
-		struct emu_hazard *hazard = &report->hazards[i];
-
-		if (hazard->ptx_line == line && hazard->other_line == other &&
-		    !strcmp(hazard->rule, rule)) {
-			hazard->count++;
-			return true;
-		}
-	}
-	return false;
+	if (!by_source || !a->file || !b->file || !a->other_file != !b->other_file)
+		return a->ptx_line == b->ptx_line && a->other_line == b->other_line;
+	return a->line == b->line && !strcmp(a->file, b->file) &&
+	       a->other_source_line == b->other_source_line &&
+	       (!a->other_file || !strcmp(a->other_file, b->other_file));
 }
 
-static void add_hazard(const struct emu_where *where, enum emu_severity severity, const char *rule,
-		       uint32_t other, const char *message)
+static struct emu_hazard *known_hazard(const struct emu_report *report,
+				       const struct emu_hazard *hazard, bool by_source)
 {
-	struct emu_report *report = where->grid->report;
-	uint32_t line = where->ins ? where->ins->line : 0;
+	for (int i = 0; i < report->hazard_count; i++)
+		if (!strcmp(report->hazards[i].rule, hazard->rule) &&
+		    same_places(&report->hazards[i], hazard, by_source))
+			return &report->hazards[i];
+	return NULL;
+}
 
-	if (count_again(where, rule, other))
-		return;
-	if (report->hazard_count >= MAX_HAZARDS && severity != EMU_ERROR)
-		return;
-	struct emu_hazard *hazards =
-		realloc(report->hazards, ((size_t)report->hazard_count + 1) * sizeof *hazards);
-	char *copy = hazards ? malloc(strlen(message) + 1) : NULL;
+static struct emu_hazard hazard_of(const struct emu_where *where, enum emu_severity severity,
+				   const char *rule, const struct emu_ins *other)
+{
+	struct emu_hazard hazard = {.rule = rule,
+				    .severity = severity,
+				    .ptx_line = where->ins ? where->ins->line : 0,
+				    .other_line = other ? other->line : 0,
+				    .warp = where->warp,
+				    .role = emu_role_of(where->grid, where->warp),
+				    .count = 1};
 
-	if (hazards)
-		report->hazards = hazards;
+	memcpy(hazard.cta, where->cta, sizeof hazard.cta);
+	emu_source_of(where->grid, where->ins, &hazard.file, &hazard.line);
+	emu_source_of(where->grid, other, &hazard.other_file, &hazard.other_source_line);
+	return hazard;
+}
+
+static bool count_again(const struct emu_grid *grid, const struct emu_hazard *hazard)
+{
+	struct emu_hazard *known =
+		known_hazard(grid->report, hazard, grid->launch->line_count > 0);
+
+	if (known)
+		known->count++;
+	return known != NULL;
+}
+
+/* Keeps a copy with a text of its own. */
+static void keep_hazard(struct emu_report *report, const struct emu_hazard *hazard,
+			const char *message)
+{
+	struct emu_hazard *hazards;
+	char *copy;
+
+	if (report->hazard_count >= MAX_HAZARDS && hazard->severity != EMU_ERROR)
+		return;
+	hazards = realloc(report->hazards, ((size_t)report->hazard_count + 1) * sizeof *hazards);
+	if (!hazards)
+		return;
+	report->hazards = hazards;
+	copy = malloc(strlen(message) + 1);
 	if (!copy)
 		return;
 	strcpy(copy, message);
-	struct emu_hazard *hazard = &hazards[report->hazard_count++];
+	hazards[report->hazard_count] = *hazard;
+	hazards[report->hazard_count++].message = copy;
+}
 
-	*hazard = (struct emu_hazard){.rule = rule,
-				      .severity = severity,
-				      .message = copy,
-				      .ptx_line = line,
-				      .other_line = other,
-				      .warp = where->warp,
-				      .count = 1};
-	memcpy(hazard->cta, where->cta, sizeof hazard->cta);
-	emu_source_of(where->grid, where->ins, &hazard->file, &hazard->line);
+static void add_hazard(const struct emu_where *where, enum emu_severity severity, const char *rule,
+		       const struct emu_ins *other, const char *message)
+{
+	struct emu_hazard hazard = hazard_of(where, severity, rule, other);
+
+	if (!count_again(where->grid, &hazard))
+		keep_hazard(where->grid->report, &hazard, message);
 }
 
 static void report(const struct emu_where *where, enum emu_severity severity, const char *rule,
@@ -120,7 +148,7 @@ static void report(const struct emu_where *where, enum emu_severity severity, co
 		}
 	}
 	if (!where->grid->stopped || severity != EMU_ERROR)
-		add_hazard(where, severity, rule, 0, text ? text : rule);
+		add_hazard(where, severity, rule, NULL, text ? text : rule);
 	if (severity == EMU_ERROR)
 		where->grid->stopped = true;
 	pthread_mutex_unlock(&lock);
@@ -161,35 +189,32 @@ void emu_hazard_at(const struct emu_where *where, enum emu_severity severity, co
 {
 	pthread_mutex_lock(&lock);
 	if (!where->grid->stopped && where->grid->report->hazard_count < MAX_HAZARDS)
-		add_hazard(where, severity, rule, other ? other->line : 0, text);
+		add_hazard(where, severity, rule, other, text);
 	pthread_mutex_unlock(&lock);
+}
+
+void emu_report_merge(struct emu_report *to, const struct emu_report *from, bool by_source)
+{
+	for (int i = 0; i < from->hazard_count; i++) {
+		const struct emu_hazard *hazard = &from->hazards[i];
+		struct emu_hazard *known = known_hazard(to, hazard, by_source);
+
+		if (known)
+			known->count += hazard->count;
+		else
+			keep_hazard(to, hazard, hazard->message);
+	}
 }
 
 bool emu_hazard_again(const struct emu_where *where, const char *rule, const struct emu_ins *other)
 {
+	struct emu_hazard hazard = hazard_of(where, EMU_LINT, rule, other);
 	bool again;
 
 	pthread_mutex_lock(&lock);
-	again = count_again(where, rule, other ? other->line : 0);
+	again = count_again(where->grid, &hazard);
 	pthread_mutex_unlock(&lock);
 	return again;
-}
-
-const char *emu_symbol_name(const struct emu_grid *grid, int space, uint32_t address,
-			    uint32_t *offset)
-{
-	const struct emu_launch *launch = grid->launch;
-
-	for (int i = 0; launch->symbols && i < launch->symbol_count; i++) {
-		const struct emu_symbol *symbol = &launch->symbols[i];
-
-		if (symbol->space == space && address >= symbol->address &&
-		    address - symbol->address < symbol->size) {
-			*offset = address - symbol->address;
-			return symbol->name;
-		}
-	}
-	return NULL;
 }
 
 void emu_report_clear(struct emu_report *report)

@@ -62,6 +62,9 @@ bool emu_engine_step(struct emu_cluster *cluster, bool any);
 /* A split took a backward branch: EMU_YIELD when it spins, EMU_JUMPED otherwise. */
 enum emu_step emu_poll_check(struct emu_warp *warp);
 
+/* Runs the grid on host threads; false, and nothing has run, when its clusters need one. */
+bool emu_run_threads(struct emu_grid *grid, int threads);
+
 void emu_schedule(struct emu_worker *worker);
 void emu_report_deadlock(struct emu_worker *worker);
 

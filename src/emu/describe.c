@@ -1,0 +1,62 @@
+/* Words for reports: what the launch's tables call warps, memory, barriers and lines. */
+#include "machine.h"
+#include <stdio.h>
+
+const struct emu_symbol *emu_symbol_at(const struct emu_grid *grid, int space, uint32_t address,
+				       uint32_t *offset)
+{
+	const struct emu_launch *launch = grid->launch;
+
+	for (int i = 0; launch->symbols && i < launch->symbol_count; i++) {
+		const struct emu_symbol *symbol = &launch->symbols[i];
+
+		if (symbol->space == space && address >= symbol->address &&
+		    address - symbol->address < symbol->size) {
+			*offset = address - symbol->address;
+			return symbol;
+		}
+	}
+	return NULL;
+}
+
+const char *emu_role_of(const struct emu_grid *grid, int warp)
+{
+	uint32_t within;
+	const struct emu_symbol *role =
+		warp < 0 ? NULL : emu_symbol_at(grid, 'w', (uint32_t)warp, &within);
+
+	return role ? role->name : NULL;
+}
+
+const char *emu_hint_for(const struct emu_grid *grid, const char *rule)
+{
+	const struct emu_launch *launch = grid->launch;
+
+	for (int i = 0; launch->hints && i < launch->hint_count; i++)
+		if (!strcmp(launch->hints[i].rule, rule))
+			return launch->hints[i].text;
+	return NULL;
+}
+
+int emu_describe_warp(const struct emu_grid *grid, const uint32_t cta[3], int warp, char *text,
+		      size_t size)
+{
+	const char *role = emu_role_of(grid, warp);
+
+	if (role)
+		return snprintf(text, size, "CTA (%u,%u,%u) warp %d (role '%s')", cta[0], cta[1],
+				cta[2], warp, role);
+	return snprintf(text, size, "CTA (%u,%u,%u) warp %d", cta[0], cta[1], cta[2], warp);
+}
+
+int emu_describe_line(const struct emu_grid *grid, const struct emu_ins *ins, char *text,
+		      size_t size)
+{
+	const char *file;
+	uint32_t line;
+
+	emu_source_of(grid, ins, &file, &line);
+	if (file)
+		return snprintf(text, size, "PTX line %u (%s:%u)", ins->line, file, line);
+	return snprintf(text, size, "PTX line %u", ins->line);
+}
