@@ -226,12 +226,19 @@ struct compilation {
 	struct low_scope *kernel_scope; /* what all roles share: axes, dimensions, parameters */
 	struct minst **kernel_at;       /* the end of the code that computes it */
 	struct interval *intervals;     /* of s32 values, by val id */
+	struct walked *walked;          /* by val id: see tc_low_value */
+	int walks;
 	int version;                    /* .version times ten: 80, 86, 88 */
 	bool uses_tmem;
 	/* place */
 	int64_t smem_bytes, tmem_slot;
 	int tmem_columns;     /* allocated: a power of two, 0: none */
 	struct ptrvec params; /* struct param_slot * */
+};
+/* An expression that a walk over a graph has computed: nodes are shared, and visited once. */
+struct walked {
+	int walk, depth;
+	const struct mopnd *value;
 };
 struct param_slot {
 	struct param param;
@@ -285,6 +292,7 @@ struct low {
 	struct minst **entry_at; /* the end of the role's entry code */
 	struct low_scope *role_scope, *scope;
 	int depth; /* of scope */
+	int walk;  /* the number of the open tc_low_value */
 	int away;  /* nesting of code that is put elsewhere: before a loop, at the entry */
 	const char *comment; /* of comment_op, not yet put */
 	const struct op *comment_op;
@@ -556,6 +564,8 @@ bool tc_low_stmatrix(struct low *l, const struct ref *r, const struct frag_value
 void tc_wgmma_classes(struct compilation *c);
 /* lower_bulk.c */
 bool tc_low_writes_seen(struct low *l);
+/* The barrier of an earlier commit_smem stands for the one of this wait. */
+bool tc_low_wait_answered(struct low *l, const struct op *wait);
 /* lower_registers.c: of a thread as launched; of those in a warpgroup, 0: not set. */
 int tc_launched_registers(const struct compilation *c);
 int tc_group_registers(const struct compilation *c, int group);

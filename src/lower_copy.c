@@ -321,31 +321,3 @@ void tc_lower_copy_smem_to_gmem(struct low *l, const struct op *op)
 		mi_plain(l, "cp.async.bulk.commit_group");
 	l->bulk_groups = true;
 }
-
-void tc_lower_commit_smem(struct low *l, const struct op *op)
-{
-	(void)op;
-	tc_low_all(l);
-	mi_plain(l, "fence.proxy.async.shared::cta");
-	tc_low_role_barrier(l);
-}
-
-void tc_lower_commit_gmem(struct low *l, const struct op *op)
-{
-	(void)op;
-	tc_low_all(l);
-	mi_plain(l, "fence.proxy.async.global");
-	tc_low_role_barrier(l);
-}
-
-void tc_lower_wait_smem_to_gmem(struct low *l, const struct op *op)
-{
-	const struct wait_smem_op *o = &op->u.wait_smem;
-	bool read_only = o->read_only || !tc_low_writes_seen(l);
-
-	tc_low_leader(l);
-	mi(l, read_only ? "cp.async.bulk.wait_group.read" : "cp.async.bulk.wait_group", I(o->n));
-	tc_low_all(l);
-	if (l->role->warps > 1)
-		tc_low_role_barrier(l);
-}

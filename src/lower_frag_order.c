@@ -72,22 +72,22 @@ static int accesses_of_scope(const struct low *l, const struct scope *s, const s
 }
 
 /* Its code has a barrier of the role. */
-static bool has_barrier(const struct op *op)
+static bool has_barrier(struct low *l, const struct op *op)
 {
 	return op->kind == OP_COMMIT_SMEM || op->kind == OP_COMMIT_GMEM ||
 	       op->kind == OP_COMMIT_TMEM || op->kind == OP_WAIT_LOAD_TMEM ||
-	       op->kind == OP_WAIT_SMEM_TO_GMEM;
+	       (op->kind == OP_WAIT_SMEM_TO_GMEM && !tc_low_wait_answered(l, op));
 }
 
 /* Between a conflicting access and `op` the role has met already. */
-static bool met_since(const struct low *l, const struct op *op, const struct alloc *a, int conflict)
+static bool met_since(struct low *l, const struct op *op, const struct alloc *a, int conflict)
 {
 	bool met = false;
 
 	for (const struct op *o = op->scope->first; o != op; o = o->next) {
 		if (!l->role->op_kept[o->id])
 			continue;
-		if (has_barrier(o))
+		if (has_barrier(l, o))
 			met = true;
 		else if (accesses(l, o, a) & conflict)
 			met = false;
