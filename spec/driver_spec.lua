@@ -155,6 +155,52 @@ describe("a GPU, by the driver's interface", function()
     assert.matches("line 7: no instruction frobnicate", output, 1, true)
   end)
 
+  -- A program that counts what the driver was given to load: cubins and texts.
+  local function loads(text)
+    return ("local text = %q\n"):format(text) .. [[
+      local out = tc.zeros({ 2 }, "i32")
+      tc.ptx(text):kernel("loads"):launch{ block = { 128 }, args = { out } }
+      print(table.concat(out:totable(), " "))]]
+  end
+  local SETMAXNREG = [[
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry loads(.param .u64 out)
+.maxntid 128
+{
+  setmaxnreg.dec.sync.aligned.u32 40;
+  ret;
+}
+]]
+
+  with_assembler("a text that sets its registers is assembled by the driver, others by nvJitLink", function()
+    assert.equal("0 1\n", run(loads(SETMAXNREG)))
+    assert.equal("1 0\n", run(loads((SETMAXNREG:gsub("setmaxnreg[^\n]*", "")))))
+  end)
+
+  with_assembler("a text that is too new for the driver goes through nvJitLink", function()
+    assert.equal("1 0\n", run(loads(SETMAXNREG .. "// newer than the driver\n")))
+  end)
+
+  with_assembler("no launch starts ptxas", function()
+    local where = process.folder()
+    local file = assert(io.open(where .. "/ptxas", "w"))
+    file:write("#!/bin/sh\necho started >> " .. where .. "/log\nexit 1\n")
+    file:close()
+    os.execute("chmod +x " .. where .. "/ptxas")
+    local environment = { PATH = where .. ":" .. os.getenv("PATH"), CUDA_HOME = false, CUDA_PATH = false,
+      TCMMA_CUDA_HOME = false, TCMMA_CACHE = "0" }
+    assert.equal("0 1\n", run(loads(SETMAXNREG), environment))
+    assert.is_nil(io.open(where .. "/log"))
+    -- The same program is found where a cubin is asked for; it fails, and nvJitLink answers.
+    local output = run(("local k = tc.ptx(%q):kernel('loads') print(k:info().assembler)"):format(SETMAXNREG),
+      environment)
+    assert.matches("^nvJitLink", output)
+    assert.is_truthy(io.open(where .. "/log"))
+    process.remove(where)
+  end)
+
   with_driver("events measure", function()
     assert.equal("2.5\n", run[[
       local d = tc.device()

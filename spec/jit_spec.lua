@@ -16,6 +16,44 @@ local GOOD = [[
 }
 ]]
 
+-- Its second half has more accumulators than 65536 / 512 registers.
+local SETMAXNREG = [[
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry grow(.param .u64 .ptr .global .align 4 out)
+.maxntid 512, 1, 1
+.minnctapersm 1
+{
+  .reg .b64 %rd<2>;
+  .reg .b32 %r<201>;
+  .reg .pred %p<2>;
+  ld.param.u64 %rd1, [out];
+  mov.u32 %r0, %tid.x;
+  setp.lt.u32 %p1, %r0, 384;
+  @%p1 bra GROW;
+  setmaxnreg.dec.sync.aligned.u32 24;
+  ret;
+GROW:
+  setmaxnreg.inc.sync.aligned.u32 160;
+BODY
+  ret;
+}
+]]
+local body = {}
+for i = 1, 140 do body[#body + 1] = ("  ld.global.volatile.u32 %%r%d, [%%rd1+%d];"):format(i, 4 * i) end
+for i = 1, 140 do body[#body + 1] = ("  st.global.volatile.u32 [%%rd1+%d], %%r%d;"):format(4 * (141 - i), i) end
+SETMAXNREG = SETMAXNREG:gsub("BODY", (table.concat(body, "\n"):gsub("%%", "%%%%")))
+
+local has_ptxas = (function()
+  local home = os.getenv("TCMMA_CUDA_HOME")
+  for _, folder in ipairs{ home or "/usr/local/cuda" } do
+    local file = io.open(folder .. "/bin/ptxas")
+    if file then file:close() return true end
+  end
+  return false
+end)()
+
 local has_assembler = tc.versions().nvjitlink ~= nil
 local has_nvrtc = tc.versions().nvrtc ~= nil
 local with_assembler = has_assembler and it or pending
@@ -76,6 +114,57 @@ describe("assembling PTX", function()
     assert.matches("nil\tNVRTC, the compiler of CUDA C", output, 1, true)
     assert.matches("\tno-library\n", output, 1, true)
     assert.matches("nil\tnil\n$", output)
+  end)
+end)
+
+describe("assembling PTX with setmaxnreg", function()
+  local with_ptxas = has_ptxas and it or pending
+
+  with_ptxas("is done by ptxas, which honours it", function()
+    local info = tc.ptx(SETMAXNREG):kernel("grow"):info()
+    assert.matches("^ptxas %d+%.%d+", info.assembler)
+    assert.same({}, info.warnings)
+    assert.equal(0, info.spill_stores)
+    local cubin, log = tc.ptx(SETMAXNREG):cubin()
+    assert.equal("\127ELF", cubin:sub(1, 4))
+    assert.matches("Compiling entry function 'grow' for 'sm_90a'", log)
+    assert.not_matches("Compile time", log)
+  end)
+
+  with_assembler("is done by nvJitLink where there is no ptxas, which says that it has no effect", function()
+    local home = process.folder()
+    os.execute(("mkdir %s/lib64 && ln -s %s/libnvJitLink.so.1* %s/lib64/"):format(home, "/usr/local/cuda/lib64", home))
+    local output = process.run(([[
+      local tc = require "tcmma"
+      local info = tc.ptx(%q):kernel("grow"):info()
+      print(info.assembler, #info.warnings, info.spill_stores > 0)
+      print(info.warnings[1])]]):format(SETMAXNREG), { TCMMA_CUDA_HOME = home })
+    process.remove(home)
+    if output:find("was not found") then return pending("nvJitLink lies elsewhere") end
+    assert.matches("^nvJitLink [%d.]+\t1\ttrue\n%(C7504%) Potential Performance Loss: 'setmaxnreg' ignored", output)
+  end)
+
+  with_ptxas("each assembler's result is cached for itself", function()
+    local folder = process.folder()
+    local code = ([[local k = require "tcmma".ptx(%q):kernel("grow") print(k:info().assembler:match("^%%a+"))]])
+      :format(SETMAXNREG)
+    assert.equal("ptxas\n", process.run(code, { TCMMA_CACHE_DIR = folder }))
+    assert.equal(1, #process.files(folder))
+    assert.equal("ptxas\n", process.run(code, { TCMMA_CACHE_DIR = folder }))
+    assert.equal(1, #process.files(folder))
+    local home = process.folder()
+    os.execute(("mkdir %s/bin; printf '#!/bin/sh\nexit 1\n' > %s/bin/ptxas; chmod +x %s/bin/ptxas"):format(home, home,
+      home))
+    os.execute(("ln -s /usr/local/cuda/lib64 %s/lib64"):format(home))
+    local output = process.run(code, { TCMMA_CACHE_DIR = folder, TCMMA_CUDA_HOME = home })
+    if output == "nvJitLink\n" then assert.equal(2, #process.files(folder)) end
+    process.remove(home)
+    process.remove(folder)
+  end)
+
+  it("other texts are left to nvJitLink", function()
+    if not has_assembler then return pending("no assembler") end
+    assert.matches("^nvJitLink", tc.ptx(GOOD):kernel("store"):info().assembler)
   end)
 end)
 

@@ -184,10 +184,13 @@ function M.check(options, run)
 end
 
 -- The assembler's report on a kernel: registers, spilled bytes and its messages of lost performance.
--- nvJitLink assembles every text as one of several units, where setmaxnreg is not honoured (C7504).
+-- Where there is no ptxas, nvJitLink assembles every text as one of several units, where setmaxnreg is
+-- not honoured (C7504).
 function M.assembled(kernel)
    local info = kernel:info { target = "sm_90a" }
-   info.log = (info.log or ""):gsub("[^\n]*%(C7504%)[^\n]*'setmaxnreg'[^\n]*", "")
+   if not info.assembler_missing and info.assembler:match "^nvJitLink" then
+      info.log = info.log:gsub("[^\n]*%(C7504%)[^\n]*'setmaxnreg'[^\n]*", "")
+   end
    return info
 end
 

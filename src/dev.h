@@ -93,12 +93,34 @@ int tc_driver_version(void);     /* 13000 for CUDA 13.0; 0: no driver */
 /* jit.c: PTX to cubin, CUDA C to PTX.  false: e->text says what is missing or wrong. */
 bool tc_assemble(const char *ptx, size_t length, const char *target, struct strbuf *cubin,
 		 struct strbuf *log, struct err *e);
+/*
+ * For cubins and reports: as tc_assemble, but by ptxas where the text needs that (ptxas.c) and it
+ * is installed.  `assembler`: which it was, e.g. "ptxas 13.0.88".
+ */
+bool tc_assemble_whole(const char *ptx, size_t length, const char *target, struct strbuf *cubin,
+		       struct strbuf *log, const char **assembler, struct err *e);
 bool tc_nvrtc(const char *source, const char *name, const char *target, const char *const *options,
 	      int option_count, struct strbuf *ptx, struct strbuf *log, struct err *e);
 
 /* Version of the assembler that tc_assemble uses, e.g. "nvJitLink 13.0"; NULL: there is none. */
 const char *tc_assembler_version(void);
 const char *tc_nvrtc_version(void);
+
+/* ptxas.c: the assembler as a program, which no launch starts. */
+/* What the text says has an effect only when it is assembled as a whole program. */
+bool tc_needs_whole_program(const char *ptx);
+const char *tc_ptxas_version(void); /* NULL: there is none */
+bool tc_ptxas(const char *ptx, size_t length, const char *target, struct strbuf *cubin,
+	      struct strbuf *log);
+
+/* tool.c: programs of the toolkit. */
+bool tc_tool_find(const char *name, char *path, size_t size);
+/* argv[0] is a path.  True when it ends well; output: what it printed, which the caller frees. */
+bool tc_tool_run(const char *const argv[], struct strbuf *output);
+
+/* dl.c: visits "nvidia/PACKAGE/KIND" of Python's installations until one is taken. */
+bool tc_dl_python_folders(const char *kind, bool (*visit)(void *arg, const char *folder),
+			  void *arg);
 
 /* What the assembler's log says about one entry; -1 where it says nothing. */
 struct assembly_info {

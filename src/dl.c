@@ -174,40 +174,70 @@ static bool open_in_home(struct library *lib, const char *home, struct attempts 
 	return false;
 }
 
-/* What pip and conda install: nvidia/PACKAGE/lib below a site-packages folder. */
-static bool open_in_python(struct library *lib, struct attempts *tried)
+/* What pip and conda install: nvidia/PACKAGE/lib, or bin, below a site-packages folder. */
+static const struct {
+	const char *variable, *below;
+} python_places[] = {
+	{"VIRTUAL_ENV", "/lib/python3*/site-packages/nvidia/*/"},
+	{"CONDA_PREFIX", "/"},
+	{"CONDA_PREFIX", "/lib/python3*/site-packages/nvidia/*/"},
+	{"HOME", "/.local/lib/python3*/site-packages/nvidia/*/"},
+	{NULL, "/usr/local/lib/python3*/site-packages/nvidia/*/"},
+	{NULL, "/usr/local/lib/python3*/dist-packages/nvidia/*/"},
+	{NULL, "/usr/lib/python3*/dist-packages/nvidia/*/"},
+};
+
+static bool visit_python_folders(const char *kind, bool (*visit)(void *arg, const char *folder),
+				 void *arg, struct attempts *tried)
 {
-	static const struct {
-		const char *variable, *below;
-	} places[] = {
-		{"VIRTUAL_ENV", "/lib/python3*/site-packages/nvidia/*/lib"},
-		{"CONDA_PREFIX", "/lib"},
-		{"CONDA_PREFIX", "/lib/python3*/site-packages/nvidia/*/lib"},
-		{"HOME", "/.local/lib/python3*/site-packages/nvidia/*/lib"},
-		{NULL, "/usr/local/lib/python3*/site-packages/nvidia/*/lib"},
-		{NULL, "/usr/local/lib/python3*/dist-packages/nvidia/*/lib"},
-		{NULL, "/usr/lib/python3*/dist-packages/nvidia/*/lib"},
-	};
 	char pattern[4096];
 
-	for (size_t i = 0; i < COUNT(places); i++) {
-		const char *base = places[i].variable ? getenv(places[i].variable) : "";
+	for (size_t i = 0; i < COUNT(python_places); i++) {
+		const char *variable = python_places[i].variable;
+		const char *base = variable ? getenv(variable) : "";
+		bool done = false;
 		glob_t found;
-		if (!base || (places[i].variable && !*base))
+
+		if (!base || (variable && !*base))
 			continue;
-		snprintf(pattern, sizeof pattern, "%s%s", base, places[i].below);
+		snprintf(pattern, sizeof pattern, "%s%s%s", base, python_places[i].below, kind);
 		if (glob(pattern, 0, NULL, &found)) {
 			note(tried, pattern, "");
 			continue;
 		}
-		bool ok = false;
-		for (size_t j = 0; j < found.gl_pathc && !ok; j++)
-			ok = open_in(lib, found.gl_pathv[j], tried);
+		for (size_t j = 0; j < found.gl_pathc && !done; j++)
+			done = visit(arg, found.gl_pathv[j]);
 		globfree(&found);
-		if (ok)
+		if (done)
 			return true;
 	}
 	return false;
+}
+
+bool tc_dl_python_folders(const char *kind, bool (*visit)(void *arg, const char *folder), void *arg)
+{
+	struct attempts ignored = {.length = 0};
+
+	return visit_python_folders(kind, visit, arg, &ignored);
+}
+
+struct opening {
+	struct library *lib;
+	struct attempts *tried;
+};
+
+static bool open_in_folder(void *arg, const char *folder)
+{
+	struct opening *o = arg;
+
+	return open_in(o->lib, folder, o->tried);
+}
+
+static bool open_in_python(struct library *lib, struct attempts *tried)
+{
+	struct opening o = {lib, tried};
+
+	return visit_python_folders("lib", open_in_folder, &o, tried);
 }
 
 static bool search(struct library *lib, struct attempts *tried)

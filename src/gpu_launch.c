@@ -21,7 +21,7 @@ struct gpu_module {
 
 /* ---- modules ------------------------------------------------------------- */
 
-/* Where nvJitLink is missing, the driver assembles. */
+/* The driver assembles, and keeps the result in a cache of its own. */
 static bool load_ptx(struct device *d, const struct launch *l, CUmodule *m, struct err *e)
 {
 	struct gpu *g = d->state;
@@ -46,10 +46,19 @@ static bool load_ptx(struct device *d, const struct launch *l, CUmodule *m, stru
 			   *log ? "\n" : "", log);
 }
 
+/*
+ * nvJitLink assembles.  The driver does where nvJitLink is missing, and where it would not give all
+ * that the text asks for; if the driver is too old for the text, that little less will do.
+ */
 static bool load_module(struct device *d, const struct launch *l, CUmodule *m, struct err *e)
 {
 	struct gpu *g = d->state;
 	struct strbuf cubin = {0};
+
+	if (tc_needs_whole_program(l->ptx) && load_ptx(d, l, m, e))
+		return true;
+	if (g->lost[0])
+		return false;
 	bool ok = tc_assemble(l->ptx, l->ptx_length, d->target->name, &cubin, NULL, e);
 
 	if (ok)

@@ -1,4 +1,4 @@
-/* PTX to cubin through nvJitLink, CUDA C to PTX through NVRTC; both work without a GPU. */
+/* PTX to cubin through nvJitLink or ptxas, CUDA C to PTX through NVRTC; none needs a GPU. */
 #include "cuda_abi.h"
 #include "dev.h"
 
@@ -190,6 +190,30 @@ bool tc_assemble(const char *ptx, size_t length, const char *target, struct strb
 	}
 	free(own.text);
 	return ok;
+}
+
+bool tc_assemble_whole(const char *ptx, size_t length, const char *target, struct strbuf *cubin,
+		       struct strbuf *log, const char **assembler, struct err *e)
+{
+	uint64_t key[2];
+
+	*assembler = tc_needs_whole_program(ptx) ? tc_ptxas_version() : NULL;
+	if (*assembler) {
+		content_key(key, ptx, length, target, *assembler);
+		if (from_cache(key, cubin, log))
+			return true;
+		if (tc_ptxas(ptx, length, target, cubin, log)) {
+			drop_times(log);
+			to_cache(key, cubin, log);
+			return true;
+		}
+		/* What refuses it may be too old for it, and nvJitLink newer. */
+		free(cubin->text);
+		free(log->text);
+		*cubin = *log = (struct strbuf){0};
+	}
+	*assembler = tc_assembler_version();
+	return tc_assemble(ptx, length, target, cubin, log, e);
 }
 
 /* ---- what the log of ptxas says ------------------------------------------ */

@@ -81,6 +81,7 @@ struct lua_module {
 /* What the compiler or the assembler gave, owned by a userdata. */
 struct compiled_source {
 	struct strbuf ptx, log;
+	const char *assembler; /* of a cubin: which one */
 };
 /*
  * Pushes the owner of the cubin (in `ptx`) for the option 'target' at arg, else for the text's
@@ -122,7 +123,14 @@ struct program *tc_fresh_program(lua_State *L, const struct target *t);
 const struct program *tc_program_of_call(lua_State *L, int arg);
 struct assembled_program {
 	struct strbuf cubin, log;
+	const char *assembler;
 };
+/*
+ * Sets `registers`, `spill_stores`, `spill_loads`, `stack`, `assembler` and `warnings` in the table
+ * on top.  False: the log says nothing of the entry.
+ */
+bool tc_set_assembly(lua_State *L, const char *log, const char *entry, const char *assembler,
+		     struct assembly_info *info);
 /* Pushes what owns the cubin and the log; NULL and e where there is no assembler. */
 struct assembled_program *tc_program_assemble(lua_State *L, const struct program *p, struct err *e);
 

@@ -423,11 +423,7 @@ static int function_info(lua_State *L)
 	if (!c)
 		return tc_fail_device(L, &e);
 	tc_push_entry(L, f->entry);
-	if (tc_assembly_info(c->log.text, f->entry->name, &info)) {
-		set_count(L, "registers", info.registers);
-		set_count(L, "spill_stores", info.spill_stores);
-		set_count(L, "spill_loads", info.spill_loads);
-		set_count(L, "stack", info.stack);
+	if (tc_set_assembly(L, c->log.text, f->entry->name, c->assembler, &info)) {
 		set_count(L, "smem", info.smem < 0 ? 0 : info.smem);
 		set_count(L, "barriers", info.barriers < 0 ? 0 : info.barriers);
 	}

@@ -302,8 +302,8 @@ struct compiled_source *tc_module_assemble(lua_State *L, const struct lua_module
 	if (target && !tc_target_runs(m->signature.target, target))
 		tc_argerror(L, arg, "code for %s cannot be assembled for \"%s\"",
 			    m->signature.target, target);
-	if (!tc_assemble(m->ptx, m->ptx_length, target ? target : m->signature.target, &c->ptx,
-			 &c->log, e))
+	if (!tc_assemble_whole(m->ptx, m->ptx_length, target ? target : m->signature.target,
+			       &c->ptx, &c->log, &c->assembler, e))
 		return NULL;
 	return c;
 }

@@ -250,7 +250,8 @@ struct assembled_program *tc_program_assemble(lua_State *L, const struct program
 		lua_setfield(L, -2, "__gc");
 	}
 	lua_setmetatable(L, -2);
-	if (tc_assemble(p->ptx, p->ptx_length, p->target->name, &a->cubin, &a->log, e))
+	if (tc_assemble_whole(p->ptx, p->ptx_length, p->target->name, &a->cubin, &a->log,
+			      &a->assembler, e))
 		return a;
 	if (e->kind != ERR_ENVIRONMENT)
 		tc_raise_program(L, p, e);
@@ -270,76 +271,6 @@ static int kernel_cubin(lua_State *L)
 	return 2;
 }
 
-/* Pushes the full name of a program of the toolkit; false where there is none. */
-static bool push_tool(lua_State *L, const char *name)
-{
-	const char *homes[] = {tc_config_string(CONFIG_cuda_home), getenv("CUDA_HOME"),
-			       getenv("CUDA_PATH"), "/usr/local/cuda"};
-	const char *path = getenv("PATH");
-
-	for (size_t i = 0; i < sizeof homes / sizeof *homes; i++) {
-		if (!homes[i] || !*homes[i])
-			continue;
-		lua_pushfstring(L, "%s/bin/%s", homes[i], name);
-		if (!access(lua_tostring(L, -1), X_OK))
-			return true;
-		lua_pop(L, 1);
-	}
-	while (path && *path) {
-		size_t n = strcspn(path, ":");
-		lua_pushlstring(L, path, n);
-		lua_pushfstring(L, "%s/%s", lua_tostring(L, -1), name);
-		lua_remove(L, -2);
-		if (n && !access(lua_tostring(L, -1), X_OK))
-			return true;
-		lua_pop(L, 1);
-		path += n + (path[n] == ':');
-	}
-	return false;
-}
-
-/* A word for the shell. */
-static void push_quoted(lua_State *L, const char *text)
-{
-	luaL_gsub(L, text, "'", "'\\''");
-	lua_pushfstring(L, "'%s'", lua_tostring(L, -1));
-	lua_remove(L, -2);
-}
-
-/* Pushes what a command prints; false where it fails. */
-static bool push_output(lua_State *L, const char *command)
-{
-	FILE *pipe = popen(command, "r");
-	luaL_Buffer b;
-	size_t n;
-
-	if (!pipe)
-		return false;
-	/* Nothing in between may raise, or the pipe is lost: the text goes to plain memory first.
-	 */
-	char *text = NULL;
-	size_t length = 0, capacity = 0;
-	do {
-		if (capacity - length < 65536) {
-			char *grown = realloc(text, capacity + 262144);
-			if (!grown)
-				break;
-			text = grown;
-			capacity += 262144;
-		}
-		n = fread(text + length, 1, capacity - length, pipe);
-		length += n;
-	} while (n > 0);
-	bool ok = pclose(pipe) == 0 && length > 0;
-	if (ok) {
-		luaL_buffinit(L, &b);
-		luaL_addlstring(&b, text, length);
-		luaL_pushresult(&b);
-	}
-	free(text);
-	return ok;
-}
-
 static int kernel_sass(lua_State *L)
 {
 	struct err e = {0};
@@ -348,26 +279,28 @@ static int kernel_sass(lua_State *L)
 	struct assembled_program *a = tc_program_assemble(L, tc_program_of_call(L, 2), &e);
 	if (!a)
 		return tc_fail_device(L, &e);
-	bool nvdisasm = push_tool(L, "nvdisasm");
-	if (!nvdisasm && !push_tool(L, "cuobjdump"))
+	char tool[4096];
+	bool nvdisasm = tc_tool_find("nvdisasm", tool, sizeof tool);
+	if (!nvdisasm && !tc_tool_find("cuobjdump", tool, sizeof tool))
 		return tc_failure(
 			L, "no-disassembler",
 			"neither nvdisasm nor cuobjdump was found: install the CUDA toolkit's "
 			"binary utilities, or set TCMMA_CUDA_HOME to a toolkit that has them");
-	const char *tool = lua_tostring(L, -1);
 	const char *cubin = tc_save_text(L, "sass", ".cubin", a->cubin.text, a->cubin.length);
 	if (!cubin)
 		return tc_failure(L, "no-disassembler", "the cubin cannot be written to a file: %s",
 				  strerror(errno));
-	push_quoted(L, tool);
-	push_quoted(L, cubin);
-	lua_pushfstring(L, "%s %s %s 2>/dev/null", lua_tostring(L, -2), nvdisasm ? "-c" : "-sass",
-			lua_tostring(L, -1));
-	bool ok = push_output(L, lua_tostring(L, -1));
+	const char *const argv[] = {tool, nvdisasm ? "-c" : "-sass", cubin, NULL};
+	struct strbuf text = {0};
+	bool ok = tc_tool_run(argv, &text);
 	unlink(cubin);
+	/* What is pushed may raise: the text belongs to an object by then. */
+	free(a->log.text);
+	a->log = text;
 	if (!ok)
 		return tc_failure(L, "no-disassembler",
 				  "%s cannot read the cubin: is it as new as the assembler?", tool);
+	lua_pushlstring(L, text.text, text.length);
 	return 1;
 }
 
@@ -379,6 +312,38 @@ static void set_count(lua_State *L, const char *name, int64_t value)
 		return;
 	lua_pushinteger(L, (lua_Integer)value);
 	lua_setfield(L, -2, name);
+}
+
+/* The log's lines of performance lost, by their numbers C75xx, without the assembler's prefix. */
+static void push_warnings(lua_State *L, const char *log)
+{
+	lua_newtable(L);
+	for (const char *line = log; line && *line;) {
+		size_t n = strcspn(line, "\n");
+		const char *number = strstr(line, "(C75");
+
+		if (number && number < line + n) {
+			lua_pushlstring(L, number, (size_t)(line + n - number));
+			lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+		}
+		line += n + (line[n] == '\n');
+	}
+}
+
+bool tc_set_assembly(lua_State *L, const char *log, const char *entry, const char *assembler,
+		     struct assembly_info *info)
+{
+	lua_pushstring(L, assembler);
+	lua_setfield(L, -2, "assembler");
+	push_warnings(L, log);
+	lua_setfield(L, -2, "warnings");
+	if (!tc_assembly_info(log, entry, info))
+		return false;
+	set_count(L, "registers", info->registers);
+	set_count(L, "spill_stores", info->spill_stores);
+	set_count(L, "spill_loads", info->spill_loads);
+	set_count(L, "stack", info->stack);
+	return true;
 }
 
 static void push_program_info(lua_State *L, const struct program *p)
@@ -414,22 +379,32 @@ static int kernel_info(lua_State *L)
 		lua_setfield(L, -2, "assembler_missing");
 		return 1;
 	}
-	if (tc_assembly_info(a->log.text, p->entry, &info)) {
-		set_count(L, "registers", info.registers);
-		set_count(L, "spill_stores", info.spill_stores);
-		set_count(L, "spill_loads", info.spill_loads);
-		set_count(L, "stack", info.stack);
-	}
+	tc_set_assembly(L, a->log.text, p->entry, a->assembler, &info);
 	lua_pushstring(L, a->log.text ? a->log.text : "");
 	lua_setfield(L, -2, "log");
 	return 1;
 }
 
+/* The text at -2 with the warnings at -1, a line each, before it. */
+static void add_warnings(lua_State *L)
+{
+	lua_Integer count = (lua_Integer)lua_rawlen(L, -1);
+
+	for (lua_Integer i = count; i > 0; i--) {
+		lua_rawgeti(L, -1, i);
+		luaL_tolstring(L, -1, NULL);
+		lua_pushfstring(L, "warning = %s\n%s", lua_tostring(L, -1), lua_tostring(L, -4));
+		lua_replace(L, -5);
+		lua_pop(L, 2);
+	}
+	lua_pop(L, 1);
+}
+
 static int info_tostring(lua_State *L)
 {
-	static const char *const names[] = {"target",       "threads",     "registers",
-					    "spill_stores", "spill_loads", "smem",
-					    "tmem_columns", "barriers",    "named_barriers"};
+	static const char *const names[] = {
+		"target", "threads",      "registers", "spill_stores",   "spill_loads",
+		"smem",   "tmem_columns", "barriers",  "named_barriers", "assembler"};
 	luaL_Buffer b;
 
 	if (!lua_istable(L, 1))
@@ -454,6 +429,10 @@ static int info_tostring(lua_State *L)
 	lua_remove(L, -2);
 	luaL_addvalue(&b);
 	luaL_pushresult(&b);
+	if (lua_getfield(L, 1, "warnings") == LUA_TTABLE)
+		add_warnings(L);
+	else
+		lua_pop(L, 1);
 	return 1;
 }
 
@@ -478,8 +457,10 @@ static const struct tc_function methods[] = {
 	 "What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, "
 	 "`named_barriers`, `params`, `text` (roles and allocations); from the assembler "
 	 "`registers`, "
-	 "`spill_stores`, `spill_loads`, `stack` (bytes), `log`, or `assembler_missing` with the "
-	 "reason."},
+	 "`spill_stores`, `spill_loads`, `stack` (bytes), `assembler` (which one), `warnings` (its "
+	 "messages of lost performance), `log`, or `assembler_missing` with the reason. What uses "
+	 "`setmaxnreg` is assembled by `ptxas` where it is installed, and for a launch by the "
+	 "driver: nvJitLink does not honour it."},
 	{"dump", kernel_dump,
 	 "dump(pass: string, opts?: {target?: string}) -> string\n"
 	 "The kernel after a pass of the compiler: `\"record\"`, `\"lower\"`, `\"roles\"`, "

@@ -1097,7 +1097,7 @@ function class_kernel:export(path, opts) end
 ---@return Kernel
 function class_kernel:finish() end
 
----What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, `named_barriers`, `params`, `text` (roles and allocations); from the assembler `registers`, `spill_stores`, `spill_loads`, `stack` (bytes), `log`, or `assembler_missing` with the reason.
+---What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, `named_barriers`, `params`, `text` (roles and allocations); from the assembler `registers`, `spill_stores`, `spill_loads`, `stack` (bytes), `assembler` (which one), `warnings` (its messages of lost performance), `log`, or `assembler_missing` with the reason. What uses `setmaxnreg` is assembled by `ptxas` where it is installed, and for a launch by the driver: nvJitLink does not honour it.
 ---@param opts? {target?: string}
 ---@return table
 function class_kernel:info(opts) end

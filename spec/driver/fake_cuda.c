@@ -22,7 +22,7 @@ struct allocation {
 static struct allocation *allocations;
 static size_t used;
 static CUresult sticky;
-static int dynamic_limit, nonportable, encodes, cubins, streams;
+static int dynamic_limit, nonportable, encodes, cubins, texts, streams;
 
 static CUresult status(void)
 {
@@ -171,7 +171,7 @@ CUresult cuMemcpyDtoH(void *dst, CUdeviceptr src, size_t n)
 	return status();
 }
 
-/* A cubin, or a text where the assembler is missing; then an error log goes where it was asked. */
+/* A cubin, or a text that the driver assembles; an error log goes where it was asked. */
 CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_option *options,
 			    void **values)
 {
@@ -186,6 +186,9 @@ CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_op
 				strcpy(values[i], "line 7: no instruction frobnicate");
 		return CUDA_ERROR_INVALID_PTX;
 	}
+	if (strstr(image, "newer than the driver"))
+		return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+	texts++;
 	return CUDA_SUCCESS;
 }
 
@@ -297,6 +300,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **paramete
 		probe(c, parameters);
 	else if (!strcmp(name, "maps"))
 		memcpy(*(void **)parameters[0], parameters[1], 128);
+	else if (!strcmp(name, "loads"))
+		memcpy(*(void **)parameters[0], (int[]){cubins, texts}, 2 * sizeof(int));
 	else if (!strcmp(name, "wild"))
 		sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
 	else if (!strcmp(name, "trap"))
