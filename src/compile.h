@@ -250,6 +250,8 @@ struct param_slot {
 void tc_roles(struct compilation *c);
 void tc_lower(struct compilation *c);
 void tc_place(struct compilation *c);
+/* symbols.c: the names for reports; everything has its place. */
+void tc_program_symbols(struct compilation *c);
 void tc_emit(struct compilation *c, struct strbuf *out);
 /* dump.c: the tables as text. */
 void tc_dump_roles(struct strbuf *b, const struct compilation *c);

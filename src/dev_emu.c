@@ -124,6 +124,8 @@ static void add_hazard(struct text *t, const struct launch *l, const struct emu_
 {
 	add(t, "\n  [%s] %s", h->rule, h->message);
 	add(t, "\n    at CTA (%u, %u, %u), warp %d", h->cta[0], h->cta[1], h->cta[2], h->warp);
+	if (h->role)
+		add(t, " (role '%s')", h->role);
 	if (h->count > 1)
 		add(t, ", %llu times", (unsigned long long)h->count);
 	if (h->ptx_line) {
@@ -241,12 +243,30 @@ static bool convert(struct converted *c, const struct launch *l, struct err *e)
 		c->symbols[i] = (struct emu_symbol){.space = l->symbols[i].space,
 						    .address = l->symbols[i].address,
 						    .size = l->symbols[i].size,
-						    .name = l->symbols[i].name};
+						    .name = l->symbols[i].name,
+						    .file = l->symbols[i].file,
+						    .line = l->symbols[i].line,
+						    .note = l->symbols[i].note};
 	for (int i = 0; i < l->line_count; i++)
 		c->lines[i] = (struct emu_source_line){.ptx_line = l->lines[i].ptx_line,
 						       .line = l->lines[i].line,
 						       .file = l->lines[i].file};
 	return true;
+}
+
+/* Only the recorder's text has lines. */
+static void set_hints(struct emu_launch *run)
+{
+	static const struct emu_hint hints[] = {
+#define HINT(rule, text) {rule, text},
+#include "hints.def"
+#undef HINT
+	};
+
+	if (!run->line_count)
+		return;
+	run->hints = hints;
+	run->hint_count = (int)(sizeof hints / sizeof *hints);
 }
 
 static enum emu_mode mode_of(const char *name)
@@ -321,6 +341,7 @@ static bool launch(struct device *d, const struct launch *l, const struct run_op
 		memcpy(run.block, l->block, sizeof run.block);
 		memcpy(run.cluster, l->cluster, sizeof run.cluster);
 		set_options(&run, o);
+		set_hints(&run);
 		ok = run_grid(d, m, l, &run, report, e);
 	}
 	if (ok && report == &own)

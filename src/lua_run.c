@@ -286,7 +286,7 @@ static void set_integer(lua_State *L, const char *name, uint64_t value)
 
 static void push_hazard(lua_State *L, const struct emu_hazard *h)
 {
-	lua_createtable(L, 0, 9);
+	lua_createtable(L, 0, 12);
 	lua_pushstring(L, h->rule);
 	lua_setfield(L, -2, "rule");
 	lua_pushstring(L, h->severity == EMU_ERROR ? "error" : "lint");
@@ -299,6 +299,15 @@ static void push_hazard(lua_State *L, const struct emu_hazard *h)
 		lua_pushstring(L, h->file);
 		lua_setfield(L, -2, "lua_file");
 		set_integer(L, "lua_line", h->line);
+	}
+	if (h->other_file) {
+		lua_pushstring(L, h->other_file);
+		lua_setfield(L, -2, "other_lua_file");
+		set_integer(L, "other_lua_line", h->other_source_line);
+	}
+	if (h->role) {
+		lua_pushstring(L, h->role);
+		lua_setfield(L, -2, "role");
 	}
 	lua_createtable(L, 3, 0);
 	for (int i = 0; i < 3; i++) {
@@ -531,8 +540,9 @@ void tc_open_run(lua_State *L)
 		 "What an emulated run left behind: a table.\n"
 		 "---@field completed boolean False where an error stopped the grid\n"
 		 "---@field hazards table[] `{rule=, severity=, message=, ptx_line=, lua_file=, "
-		 "lua_line=, "
-		 "cta={x, y, z}, warp=, count=}`; severity is \"error\" or \"lint\"\n"
+		 "lua_line=, other_lua_file=, other_lua_line=, cta={x, y, z}, warp=, role=, "
+		 "count=}`; severity is \"error\" or \"lint\". The other line is that of the earlier "
+		 "access. One hazard for each rule and pair of lines, `count` times seen\n"
 		 "---@field counters table Instructions, bytes by space, MMA flops, `seconds`\n"
 		 "---@field output string What the kernel printed\n"
 		 "---@field kernel string\n"

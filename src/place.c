@@ -166,50 +166,9 @@ static void place_tmem(struct compilation *c)
 			   (long long)column, c->target->name, c->target->tmem_columns);
 }
 
-/* ---- what the emulator and k:info say about places
- * ----------------------------------------------- */
-
-static const char *alloc_name(struct compilation *c, const struct alloc *a)
-{
-	if (a->name)
-		return tc_arena_strdup(c->arena, a->name);
-	return tc_arena_printf(c->arena, "%s%d", a->space == SP_SMEM ? "smem" : "tmem", a->id);
-}
-
-static void symbols(struct compilation *c)
-{
-	struct program *p = c->program;
-
-	p->symbols = tc_arena_alloc(
-		c->arena, sizeof(*p->symbols) *
-				  (size_t)(c->kern->allocs.count + c->kern->barriers.count + 1));
-	for (int i = 0; i < c->kern->allocs.count; i++) {
-		const struct alloc *a = alloc_at(c, i);
-		struct smem_layout s;
-
-		if (a->space == SP_GMEM)
-			continue;
-		tc_smem_layout(a, &s);
-		p->symbols[p->symbol_count++] = (struct program_symbol){
-			.space = a->space == SP_SMEM ? 's' : 't',
-			.address = (uint32_t)a->offset,
-			.size = a->space == SP_SMEM ? (uint32_t)s.bytes : (uint32_t)a->columns,
-			.name = alloc_name(c, a)};
-	}
-	for (int i = 0; i < c->kern->barriers.count; i++) {
-		const struct barrier *b = c->kern->barriers.item[i];
-
-		p->symbols[p->symbol_count++] =
-			(struct program_symbol){.space = 'b',
-						.address = (uint32_t)b->offset,
-						.size = (uint32_t)(8 * b->num_barriers),
-						.name = c->barriers[i].name};
-	}
-}
-
 void tc_place(struct compilation *c)
 {
 	place_smem(c);
 	place_tmem(c);
-	symbols(c);
+	tc_program_symbols(c);
 }

@@ -853,9 +853,12 @@ struct param {
 };
 
 struct program_symbol {
-	char space; /* 's' SMEM, 't' TMEM, 'b' barrier */
+	char space; /* 's' SMEM, 't' TMEM, 'b' barriers, 'w' warps of a role */
 	uint32_t address, size;
 	const char *name;
+	const char *file; /* where it was made, NULL: unknown */
+	uint32_t line;
+	const char *note; /* barriers: who arrives, NULL: nobody */
 };
 struct program_line {
 	uint32_t ptx_line, line;

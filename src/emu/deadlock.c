@@ -5,11 +5,27 @@
 #include <stdlib.h>
 
 #define TEXT_BYTES 16384
+#define WHAT_BYTES 4096
 #define MAX_LISTED 48
 
 struct text {
 	char *bytes;
 	size_t used;
+};
+
+/* Warps of a CTA, one behind the other, of which the same is said. */
+struct alike {
+	const struct emu_cta *cta;
+	const char *role;
+	int first, last;
+	char what[WHAT_BYTES];
+};
+
+struct listing {
+	struct text text;
+	struct emu_split *first;
+	struct alike alike; /* not yet said; cta NULL: nothing */
+	int listed, splits, polling;
 };
 
 __attribute__((format(printf, 2, 3))) static void say(struct text *text, const char *format, ...)
@@ -27,39 +43,71 @@ __attribute__((format(printf, 2, 3))) static void say(struct text *text, const c
 		text->used = TEXT_BYTES - 1;
 }
 
-static void describe_split(struct text *text, const struct emu_split *split)
+/* Where a split stands and what it waits for. */
+static void describe_split(const struct emu_split *split, char *text, size_t size)
 {
 	const struct emu_warp *warp = split->warp;
-	const struct emu_cta *cta = warp->cta;
 	const struct emu_ins *ins = &split->frame->function->ins[split->pc];
-	const char *file;
-	uint32_t line;
-	char what[1024] = "";
+	char line[512], lanes[32] = "", what[WHAT_BYTES - 1024] = "";
 
-	emu_source_of(warp->grid, ins, &file, &line);
-	say(text, "\n  CTA (%u,%u,%u) warp %d", cta->id[0], cta->id[1], cta->id[2], warp->index);
+	emu_describe_line(warp->grid, ins, line, sizeof line);
 	if (split->mask != warp->live || warp->live != EMU_FULL)
-		say(text, " lanes 0x%08x", split->mask);
-	say(text, ", PTX line %u", ins->line);
-	if (file)
-		say(text, " (%s:%u)", file, line);
-	say(text, ", %s: ", ins->mnemonic);
-	switch ((enum emu_split_state)split->state) {
-	case EMU_SPLIT_BLOCKED:
-		if (split->waitable->describe)
-			split->waitable->describe(split->waitable, split, what, sizeof what);
-		say(text, "waits for %s", what[0] ? what : "a barrier");
-		break;
-	case EMU_SPLIT_POLLING:
-		say(text, "spins on memory that nobody changes");
-		break;
-	default:
-		say(text, "waits for the other lanes of its warp");
-	}
+		snprintf(lanes, sizeof lanes, " lanes 0x%08x", split->mask);
+	if (split->state == EMU_SPLIT_BLOCKED && split->waitable->describe)
+		split->waitable->describe(split->waitable, split, what, sizeof what);
+	snprintf(text, size, "%s, %s, %.200s: %s%s", lanes, line, ins->mnemonic,
+		 split->state == EMU_SPLIT_BLOCKED   ? "waits for "
+		 : split->state == EMU_SPLIT_POLLING ? "spins on memory that nobody changes"
+						     : "waits for the other lanes of its warp",
+		 split->state != EMU_SPLIT_BLOCKED ? ""
+		 : what[0]                         ? what
+						   : "a barrier");
 }
 
-static void visit(struct emu_worker *worker, struct text *text, struct emu_split **first,
-		  int *listed, int *polling)
+static void say_alike(struct listing *listing)
+{
+	const struct alike *alike = &listing->alike;
+	const uint32_t *id = alike->cta ? alike->cta->id : NULL;
+
+	if (!alike->cta)
+		return;
+	if (++listing->listed <= MAX_LISTED) {
+		say(&listing->text, "\n  CTA (%u,%u,%u) warp", id[0], id[1], id[2]);
+		if (alike->last > alike->first)
+			say(&listing->text, "s %d..%d", alike->first, alike->last);
+		else
+			say(&listing->text, " %d", alike->first);
+		if (alike->role)
+			say(&listing->text, " (role '%s')", alike->role);
+		say(&listing->text, "%s", alike->what);
+	}
+	listing->alike.cta = NULL;
+}
+
+static void add_split(struct listing *listing, struct emu_split *split)
+{
+	struct alike *alike = &listing->alike;
+	const struct emu_warp *warp = split->warp;
+	char what[WHAT_BYTES];
+
+	if (!listing->first)
+		listing->first = split;
+	listing->splits++;
+	listing->polling += split->state == EMU_SPLIT_POLLING;
+	describe_split(split, what, sizeof what);
+	if (alike->cta == warp->cta && warp->index == alike->last + 1 &&
+	    !strcmp(what, alike->what) && alike->role == emu_role_of(warp->grid, warp->index)) {
+		alike->last++;
+		return;
+	}
+	say_alike(listing);
+	alike->cta = warp->cta;
+	alike->role = emu_role_of(warp->grid, warp->index);
+	alike->first = alike->last = warp->index;
+	memcpy(alike->what, what, sizeof what);
+}
+
+static void visit(struct emu_worker *worker, struct listing *listing)
 {
 	for (struct emu_cluster *cluster = worker->clusters; cluster; cluster = cluster->next)
 		for (int c = 0; c < cluster->cta_count; c++)
@@ -68,36 +116,39 @@ static void visit(struct emu_worker *worker, struct text *text, struct emu_split
 					struct emu_split *split =
 						&cluster->ctas[c]->warps[w]->splits[i];
 
-					if (split->state == EMU_SPLIT_FREE)
-						continue;
-					if (!*first)
-						*first = split;
-					*polling += split->state == EMU_SPLIT_POLLING;
-					if (++*listed <= MAX_LISTED)
-						describe_split(text, split);
+					if (split->state != EMU_SPLIT_FREE)
+						add_split(listing, split);
 				}
+	say_alike(listing);
 }
 
 void emu_report_deadlock(struct emu_worker *worker)
 {
-	struct text text = {.bytes = malloc(TEXT_BYTES)};
-	struct emu_split *first = NULL;
+	struct listing *listing = calloc(1, sizeof *listing);
 	struct emu_where where = {.grid = worker->grid, .warp = -1, .lane = -1};
-	int listed = 0, polling = 0;
+	const struct emu_split *first;
 
-	if (text.bytes) {
-		text.bytes[0] = 0;
-		visit(worker, &text, &first, &listed, &polling);
-		if (listed > MAX_LISTED)
-			say(&text, "\n  and %d more", listed - MAX_LISTED);
+	if (listing)
+		listing->text.bytes = calloc(1, TEXT_BYTES);
+	if (!listing || !listing->text.bytes) {
+		emu_fault_at(&where, "deadlock", "nothing can run any more");
+		free(listing);
+		return;
 	}
+	visit(worker, listing);
+	if (listing->listed > MAX_LISTED)
+		say(&listing->text, "\n  and %d more", listing->listed - MAX_LISTED);
+	first = listing->first;
 	if (first) {
 		where.ins = &first->frame->function->ins[first->pc];
 		where.function = first->frame->function;
 		where.warp = first->warp->index;
 		memcpy(where.cta, first->warp->cta->id, sizeof where.cta);
 	}
-	emu_fault_at(&where, listed && polling == listed ? "livelock" : "deadlock",
-		     "nothing can run any more:%s", text.bytes ? text.bytes : "");
-	free(text.bytes);
+	emu_fault_at(&where,
+		     listing->splits && listing->polling == listing->splits ? "livelock"
+									    : "deadlock",
+		     "nothing can run any more:%s", listing->text.bytes);
+	free(listing->text.bytes);
+	free(listing);
 }

@@ -46,12 +46,16 @@ static void say(struct text *text, const char *format, ...)
 static void say_name(struct text *text, const struct emu_grid *grid, int space, uint32_t address)
 {
 	uint32_t within = 0;
-	const char *name = emu_symbol_name(grid, space, address, &within);
+	const struct emu_symbol *symbol = emu_symbol_at(grid, space, address, &within);
 
-	if (name && within)
-		say(text, " (%s + 0x%x)", name, within);
-	else if (name)
-		say(text, " (%s)", name);
+	if (!symbol)
+		return;
+	say(text, " (%s", symbol->name);
+	if (within)
+		say(text, space == 't' ? " + %u columns" : " + 0x%x", within);
+	if (symbol->file)
+		say(text, " of %s:%u", symbol->file, symbol->line);
+	say(text, ")");
 }
 
 static void say_spot(struct text *text, const struct emu_grid *grid, const struct emu_spot *spot)
@@ -72,7 +76,7 @@ static void say_spot(struct text *text, const struct emu_grid *grid, const struc
 		say(text, "shared 0x%x..0x%x of CTA rank %u",
 		    EMU_SHARED_BASE + (uint32_t)spot->address,
 		    EMU_SHARED_BASE + (uint32_t)spot->address + spot->size - 1, spot->cta->rank);
-		say_name(text, grid, 's', EMU_SHARED_BASE + (uint32_t)spot->address);
+		say_name(text, grid, 's', (uint32_t)spot->address);
 		return;
 	default:
 		say(text, "global 0x%llx..0x%llx", (unsigned long long)spot->address,
@@ -86,13 +90,19 @@ static void say_spot(struct text *text, const struct emu_grid *grid, const struc
 
 static void say_line(struct text *text, const struct emu_grid *grid, const struct emu_ins *ins)
 {
-	const char *file;
-	uint32_t line;
+	char line[text_size / 4];
 
-	say(text, "PTX line %u", ins->line);
-	emu_source_of(grid, ins, &file, &line);
-	if (file)
-		say(text, " (%s:%u)", file, line);
+	emu_describe_line(grid, ins, line, sizeof line);
+	say(text, "%s", line);
+}
+
+static void say_warp(struct text *text, const struct emu_grid *grid, const uint32_t cta[3],
+		     int warp)
+{
+	char who[text_size / 4];
+
+	emu_describe_warp(grid, cta, warp, who, sizeof who);
+	say(text, "%s", who);
 }
 
 static void say_lane(struct text *text, uint8_t lane)
@@ -106,9 +116,15 @@ static const struct emu_site *site_at(const struct emu_hazards *h, uint32_t site
 	return site ? &h->sites[site - 1] : NULL;
 }
 
-static void say_rule(struct text *text, const struct rule *rule)
+static void say_rule(struct text *text, const struct emu_grid *grid, const struct rule *rule)
 {
-	say(text, "\n    %s (%s)\n    fix: %s", rule->text, rule->section, rule->fix);
+	const char *hint = emu_hint_for(grid, rule->name);
+
+	say(text, "\n    %s (%s)\n    fix: ", rule->text, rule->section);
+	if (hint)
+		say(text, "%s (in PTX: %s)", hint, rule->fix);
+	else
+		say(text, "%s", rule->fix);
 }
 
 static struct emu_where where_of(const struct emu_access *access)
@@ -220,21 +236,21 @@ void emu_report_race(struct emu_access *access, const struct emu_earlier *earlie
 	say(&text, "%s: %s%s of ", where.ins->mnemonic, access->write ? "write" : "read",
 	    proxy_name(&h->actors[access->moment.who]));
 	say_spot(&text, grid, spot);
-	say(&text, "\n    by CTA (%u,%u,%u) warp %d", where.cta[0], where.cta[1], where.cta[2],
-	    where.warp);
+	say(&text, "\n    by ");
+	say_warp(&text, grid, where.cta, where.warp);
 	say_lane(&text, access->lane);
 	say(&text, ", ");
 	say_line(&text, grid, where.ins);
 	say(&text, "\n    earlier: %s%s", earlier->write ? "write" : "read",
 	    proxy_name(&h->actors[earlier->moment.who]));
 	if (site) {
-		say(&text, " by %s of CTA (%u,%u,%u) warp %d", site->ins->mnemonic, site->cta[0],
-		    site->cta[1], site->cta[2], site->warp);
+		say(&text, " by %s of ", site->ins->mnemonic);
+		say_warp(&text, grid, site->cta, site->warp);
 		say_lane(&text, earlier->lane);
 		say(&text, ", ");
 		say_line(&text, grid, site->ins);
 	}
-	say_rule(&text, rule);
+	say_rule(&text, grid, rule);
 	emu_hazard_at(&where, rule->severity, rule->name, site ? site->ins : NULL, text.at);
 }
 
@@ -253,12 +269,12 @@ void emu_report_undefined(struct emu_access *access, const struct emu_spot *spot
 		return;
 	say(&text, "%s: read of ", where.ins->mnemonic);
 	say_spot(&text, grid, spot);
-	say(&text, " by CTA (%u,%u,%u) warp %d", where.cta[0], where.cta[1], where.cta[2],
-	    where.warp);
+	say(&text, " by ");
+	say_warp(&text, grid, where.cta, where.warp);
 	say_lane(&text, access->lane);
 	say(&text, ", ");
 	say_line(&text, grid, where.ins);
-	say_rule(&text, rule);
+	say_rule(&text, grid, rule);
 	emu_hazard_at(&where, rule->severity, rule->name, NULL, text.at);
 }
 
@@ -275,9 +291,10 @@ void emu_report_rule(const struct emu_where *where, enum emu_rule id, const stru
 	va_start(arguments, format);
 	vsnprintf(message, sizeof message, format, arguments);
 	va_end(arguments);
-	say(&text, "%s: %s\n    by CTA (%u,%u,%u) warp %d, ", where->ins->mnemonic, message,
-	    where->cta[0], where->cta[1], where->cta[2], where->warp);
+	say(&text, "%s: %s\n    by ", where->ins->mnemonic, message);
+	say_warp(&text, where->grid, where->cta, where->warp);
+	say(&text, ", ");
 	say_line(&text, where->grid, where->ins);
-	say_rule(&text, rule);
+	say_rule(&text, where->grid, rule);
 	emu_hazard_at(where, rule->severity, rule->name, other, text.at);
 }

@@ -745,7 +745,7 @@ void emu_lint_at(const struct emu_where *where, const char *rule, const char *fo
 void emu_hazard_at(const struct emu_where *where, enum emu_severity severity, const char *rule,
 		   const struct emu_ins *other, const char *text);
 /* Adds the hazards of a part of the grid, as if they had been found now. */
-void emu_report_merge(struct emu_report *to, const struct emu_report *from);
+void emu_report_merge(const struct emu_grid *grid, const struct emu_report *part);
 /* The same hazard has been reported: it is counted, and its text need not be made. */
 bool emu_hazard_again(const struct emu_where *where, const char *rule, const struct emu_ins *other);
 /* The position in the source that an instruction was made from; NULL, 0 when unknown. */

@@ -18,12 +18,30 @@ static const uint32_t mark = 0x6d626172u;
 static void describe_name(const struct emu_mbarrier *barrier, char *text, size_t size)
 {
 	uint32_t address = EMU_SHARED_BASE + barrier->offset, within = 0;
-	const char *name = emu_symbol_name(barrier->cta->grid, 'b', address, &within);
+	const struct emu_symbol *symbol =
+		emu_symbol_at(barrier->cta->grid, 'b', barrier->offset, &within);
+	char slot[16] = "";
 
-	if (name)
-		snprintf(text, size, "mbarrier %s[%u] (shared 0x%x)", name, within / 8, address);
-	else
+	if (!symbol) {
 		snprintf(text, size, "mbarrier at shared 0x%x", address);
+		return;
+	}
+	if (symbol->size > 8)
+		snprintf(slot, sizeof slot, "[%u]", within / 8);
+	if (symbol->file)
+		snprintf(text, size, "barrier %s%s (made at %s:%u, shared 0x%x)", symbol->name,
+			 slot, symbol->file, symbol->line, address);
+	else
+		snprintf(text, size, "barrier %s%s (shared 0x%x)", symbol->name, slot, address);
+}
+
+static const char *arrivers(const struct emu_mbarrier *barrier)
+{
+	uint32_t within;
+	const struct emu_symbol *symbol =
+		emu_symbol_at(barrier->cta->grid, 'b', barrier->offset, &within);
+
+	return symbol ? symbol->note : NULL;
 }
 
 static struct emu_mbarrier *find(struct emu_async_cta *async, uint32_t offset)
@@ -50,7 +68,7 @@ static struct emu_mbarrier *named_by(struct emu_async_cta *async, const uint8_t 
 static void fault_missing(struct emu_cta *owner, const struct emu_where *where, uint32_t offset)
 {
 	struct emu_mbarrier *lost = find(emu_async_of_cta(owner), offset);
-	char name[160];
+	char name[400];
 
 	if (!lost) {
 		emu_fault_at(where, "mbarrier-not-initialised",
@@ -113,11 +131,13 @@ static int describe_event(const struct emu_mbarrier_event *event, char *text, si
 	static const char *const kinds[] = {"arrive x", "expect_tx ", "complete_tx ",
 					    "tcgen05.commit x"};
 
-	return snprintf(text, size,
-			"\n      phase %llu: %s%u by CTA (%u,%u,%u) warp %d, PTX line %u",
-			(unsigned long long)event->phase, kinds[event->kind], event->amount,
-			event->where.cta[0], event->where.cta[1], event->where.cta[2],
-			event->where.warp, event->where.ins->line);
+	char who[160], line[400];
+
+	emu_describe_warp(event->where.grid, event->where.cta, event->where.warp, who, sizeof who);
+	emu_describe_line(event->where.grid, event->where.ins, line, sizeof line);
+	return snprintf(text, size, "\n      phase %llu: %s%u by %s, %s",
+			(unsigned long long)event->phase, kinds[event->kind], event->amount, who,
+			line);
 }
 
 /* What of the running phase is missing, then the last events. */
@@ -126,18 +146,20 @@ static void describe_state(const struct emu_mbarrier *barrier, char *text, size_
 	uint64_t first = barrier->event_count > EMU_MBARRIER_EVENTS
 				 ? barrier->event_count - EMU_MBARRIER_EVENTS
 				 : 0;
-	char name[160];
+	const char *note = arrivers(barrier);
+	char name[400];
 	int length;
 
 	describe_name(barrier, name, sizeof name);
-	length =
-		snprintf(text, size,
-			 "%s, phase %llu (parity %u) is not complete: %u of %u arrivals missing, "
-			 "%lld bytes outstanding%s; initialised at PTX line %u; its last events:%s",
-			 name, (unsigned long long)barrier->phase, (unsigned)(barrier->phase & 1),
-			 barrier->pending, barrier->expected, (long long)barrier->tx,
-			 barrier->tx < 0 ? " (more arrived than was expected)" : "",
-			 barrier->made.ins->line, barrier->event_count ? "" : " none");
+	length = snprintf(
+		text, size,
+		"%s, phase %llu (parity %u) is not complete: %u of %u arrivals missing, "
+		"%lld bytes outstanding%s; initialised at PTX line %u%s%s; its last events:%s",
+		name, (unsigned long long)barrier->phase, (unsigned)(barrier->phase & 1),
+		barrier->pending, barrier->expected, (long long)barrier->tx,
+		barrier->tx < 0 ? " (more arrived than was expected)" : "", barrier->made.ins->line,
+		note ? "; arrivals come from " : "", note ? note : "",
+		barrier->event_count ? "" : " none");
 	for (uint64_t i = first; i < barrier->event_count && length < (int)size; i++)
 		length += describe_event(&barrier->events[i % EMU_MBARRIER_EVENTS], text + length,
 					 size - (size_t)length);

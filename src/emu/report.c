@@ -63,9 +63,11 @@ static bool same_places(const struct emu_hazard *a, const struct emu_hazard *b, 
 	       (!a->other_file || !strcmp(a->other_file, b->other_file));
 }
 
-static struct emu_hazard *known_hazard(const struct emu_report *report,
-				       const struct emu_hazard *hazard, bool by_source)
+static struct emu_hazard *known_hazard(const struct emu_grid *grid, const struct emu_hazard *hazard)
 {
+	struct emu_report *report = grid->report;
+	bool by_source = grid->launch->lines && grid->launch->line_count > 0;
+
 	for (int i = 0; i < report->hazard_count; i++)
 		if (!strcmp(report->hazards[i].rule, hazard->rule) &&
 		    same_places(&report->hazards[i], hazard, by_source))
@@ -92,8 +94,7 @@ static struct emu_hazard hazard_of(const struct emu_where *where, enum emu_sever
 
 static bool count_again(const struct emu_grid *grid, const struct emu_hazard *hazard)
 {
-	struct emu_hazard *known =
-		known_hazard(grid->report, hazard, grid->launch->line_count > 0);
+	struct emu_hazard *known = known_hazard(grid, hazard);
 
 	if (known)
 		known->count++;
@@ -193,16 +194,16 @@ void emu_hazard_at(const struct emu_where *where, enum emu_severity severity, co
 	pthread_mutex_unlock(&lock);
 }
 
-void emu_report_merge(struct emu_report *to, const struct emu_report *from, bool by_source)
+void emu_report_merge(const struct emu_grid *grid, const struct emu_report *part)
 {
-	for (int i = 0; i < from->hazard_count; i++) {
-		const struct emu_hazard *hazard = &from->hazards[i];
-		struct emu_hazard *known = known_hazard(to, hazard, by_source);
+	for (int i = 0; i < part->hazard_count; i++) {
+		const struct emu_hazard *hazard = &part->hazards[i];
+		struct emu_hazard *known = known_hazard(grid, hazard);
 
 		if (known)
 			known->count += hazard->count;
 		else
-			keep_hazard(to, hazard, hazard->message);
+			keep_hazard(grid->report, hazard, hazard->message);
 	}
 }
 

@@ -113,7 +113,7 @@ static void merge(struct pool *pool)
 		pool->waiting = done->next;
 		pool->merged++;
 		if (!pool->grid->stopped) {
-			emu_report_merge(pool->grid->report, &done->report);
+			emu_report_merge(pool->grid, &done->report);
 			add_counters(&pool->grid->report->counters, &done->report.counters);
 			pool->grid->stopped = done->stopped;
 		}
