@@ -93,6 +93,44 @@ describe("emitted PTX", function()
     end
   end)
 
+  it("is the same code under any names", function()
+    local source = [[
+      local tc, name, profile = ...
+      return tc.kernel{
+        name = name, args = { tc.gmem({ "M", 64 }, tc.float32) }, profile = profile,
+        grid = { 1 }, grid_names = { name .. 2 }, cluster = { 1 }, cluster_names = { name .. 3 },
+        body = function(x)
+          local store = tc.role{ name = name, warpgroups = 1 }
+          local tile = tc.smem({ 64, 64 }, tc.float32, { name = name })
+          local loaded = tc.barrier{ name = name }
+          store(function()
+            tc.copy_gmem_to_smem(x:tile({ tc.axis_index(name .. 2), 0 }, { 64, 64 }), tile, loaded)
+            tc.barrier_wait(loaded)
+            tc.assert(x.shape[1]:gt(0), name)
+            tc.print((name:gsub("[{}]", "%0%0")))
+            x:tile({ tc.axis_index(name .. 2), 0 }, { 64, 64 }):store(tile:load() + 1)
+          end)
+        end,
+      }
+    ]]
+    local function lines(text) return select(2, text:gsub("\n", "")) end
+    local names = { "plain", "a\nb", "a\r\n\t\0b", "\27[0m\127", '"quoted"', "back\\", "*/ //", "{}%d", "1", "\u{e9}" }
+    for _, profile in ipairs{ false, true } do
+      local expected
+      for _, name in ipairs(names) do
+        local kernel = assert(load(source, "@" .. name))(tc, name:gsub("%z", ""), profile)
+        local x = tc.zeros({ 64, 64 }, tc.float32)
+        local report = kernel:emulate({}, x)
+        assert.is_true(report.completed, name)
+        assert.equal(1, x:get(63, 63))
+        expected = expected or lines(kernel:ptx())
+        assert.equal(expected, lines(kernel:ptx()), name)
+        assert.equal(lines(kernel:dump "record"), lines(kernel:ops()))
+        assert.is_not_false((kernels.assembles(kernel)))
+      end
+    end
+  end)
+
   it("is the golden text of the warp-specialised matmul for sm_90a", function()
     golden("matmul.sm_90a", kernels.matmul{}:ptx{ target = "sm_90a" })
   end)

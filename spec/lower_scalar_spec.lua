@@ -114,6 +114,34 @@ describe("control flow", function()
     assert.are.same({ 0, 1, 0, 0, 4, 0, 0, 7, 0, 0, 10, 0 }, got)
   end)
 
+  it("ends at bounds and with steps near the ends of s32", function()
+    local most, least = 2^31 - 1 | 0, -2^31 | 0
+    for _, case in ipairs{ { most - 7, most, 5, 2 }, { most - 10, most, 5, 2 }, { most - 1, most, 1, 1 },
+      { least, most, most, 3 }, { least, least + 3, 2, 2 }, { most, least, 3, 0 }, { 0, most, 2^30 | 0, 2 } } do
+      local lo, hi, step, turns = table.unpack(case)
+      for recorded = 0, 7 do
+        local got = run(4, function(out)
+          local zero = out[3]:load()
+          local function value(i, bit) return recorded & bit ~= 0 and zero + i or i end
+          local n, last = tc.var(0), tc.var(0)
+          tc.range(value(lo, 1), value(hi, 2), value(step, 4), function(i)
+            n:set(n:get() + 1)
+            last:set(i)
+          end)
+          out[0], out[1] = n:get(), last:get()
+        end)
+        assert.are.same({ turns, turns > 0 and lo + (turns - 1) * step or 0, 0, 0 }, got)
+      end
+    end
+  end)
+
+  it("does not run a loop whose recorded step is not positive", function()
+    local got = run(3, function(out)
+      for i = 0, 2 do tc.range(0, 10, out[2]:load() - i, function() out[i]:store(5) end) end
+    end)
+    assert.are.same({ 0, 0, 0 }, got)
+  end)
+
   it("keeps variables over loops and stops loops", function()
     local got = run(3, function(out)
       local sum, n = tc.var(0), tc.var(0)
@@ -137,6 +165,88 @@ describe("control flow", function()
       end)
     end)
     assert.are.same({ 1, 8, 24, 35, 2, 13, 24, 35 }, got)
+  end)
+end)
+
+-- As trees these would be of 8^30 and 2^300 nodes.
+describe("values used more than once", function()
+  local function xorshift(h)
+    h = h ~ (h << 13)
+    h = h ~ (h >> 17)
+    return h ~ (h << 5)
+  end
+
+  it("are computed once each", function()
+    local got = run(2, function(out)
+      local h, x = out[0]:load() + 1, out[0]:load() + 3
+      for _ = 1, 30 do h = xorshift(h) end
+      for _ = 1, 300 do x = x * x end
+      out[0], out[1] = h, x
+    end)
+    local h, x = 1, 3
+    for _ = 1, 30 do
+      h = wrap(h ~ (h << 13))
+      h = h ~ (h >> 17)
+      h = wrap(h ~ (h << 5))
+    end
+    for _ = 1, 300 do x = wrap(x * x) end
+    assert.are.same({ h, x }, got)
+  end)
+
+  it("are one node to every question of the compiler", function()
+    local kernel = tc.kernel{
+      name = "shared", args = { tc.gmem({ 64, 64 }, tc.float16), tc.gmem({ 8 }, tc.int32) }, target = "sm_100a",
+      body = function(x, out)
+        local tile = tc.smem({ 2, 64, 64 }, tc.float16)
+        local full, empty = tc.barrier{ num_barriers = 2 }, tc.barrier{ num_barriers = 2 }
+        local function slot(i)
+          for _ = 1, 100 do i = i * i + i end
+          return i % 2
+        end
+        local load, use = tc.role{ name = "load", warps = 1 }, tc.role{ name = "use", warps = 1 }
+        load(function()
+          tc.range(4, function(i)
+            tc.when(i:ge(2), function() tc.barrier_wait(empty[slot(i)]) end)
+            tc.copy_gmem_to_smem(x, tile[slot(i)], full[slot(i)])
+          end)
+        end)
+        use(function()
+          tc.range(4, function(i)
+            tc.barrier_wait(full[slot(i)])
+            tc.when((slot(i) + 1):gt(0), function() out[i] = slot(i) end)
+            tc.print("slot {}", slot(i))
+            tc.barrier_arrive(empty[slot(i)])
+          end)
+        end)
+      end,
+    }
+    assert.is_string(kernel:ptx())
+    assert.matches("%.%.%.", kernel:ops())
+  end)
+end)
+
+describe("tc.cdiv", function()
+  it("rounds up without overflow", function()
+    local most, least = 2^31 - 1 | 0, -2^31 | 0
+    local dividends = { 0, 1, 2, 127, 128, 129, 1324206210, most - 1, most, -1, -127, -128, -129, least, least + 1 }
+    local divisors = { 1, 2, 3, 128, 1324206210, most }
+    local got = run(2 * #dividends * #divisors, function(out)
+      local zero, at = out[2 * #dividends * #divisors - 1]:load(), 0
+      for _, a in ipairs(dividends) do
+        for _, b in ipairs(divisors) do
+          out[2 * at], out[2 * at + 1] = tc.cdiv(zero + a, b), tc.cdiv(zero + a, zero + b)
+          at = at + 1
+        end
+      end
+    end)
+    local at = 0
+    for _, a in ipairs(dividends) do
+      for _, b in ipairs(divisors) do
+        local expected = -(-a // b)
+        assert.are.same({ expected, expected }, { got[2 * at + 1], got[2 * at + 2] }, a .. " / " .. b)
+        at = at + 1
+      end
+    end
   end)
 end)
 

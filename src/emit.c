@@ -10,6 +10,20 @@ static const char *const register_type[MR_COUNT] = {
 	[MR_PRED] = ".pred", [MR_B16] = ".b16", [MR_B32] = ".b32",
 	[MR_B64] = ".b64",   [MR_F32] = ".f32", [MR_F64] = ".f64"};
 
+/* ---- names that are not ours ------------------------------------------------------------ */
+
+/* What the assembler takes, in comments too, and what cannot join lines. */
+static bool printable(char c)
+{
+	return c >= ' ' && c < 127 && c != '\\';
+}
+
+static void put_ascii(struct strbuf *b, const char *text)
+{
+	for (const char *s = text; *s; s++)
+		tc_printf(b, printable(*s) ? "%c" : "\\x%02x", (unsigned char)*s);
+}
+
 /* ---- operands -------------------------------------------------------------------------- */
 
 static void put_register(struct strbuf *b, struct mreg r)
@@ -224,9 +238,10 @@ static void put_header(struct compilation *c, struct strbuf *b)
 	const struct kern *k = c->kern;
 	const struct program *p = c->program;
 
-	tc_printf(b, "// kernel %s for %s", k->name, c->target->name);
-	tc_printf(b, "\n.version %d.%d\n.target %s\n.address_size 64\n\n", c->version / 10,
-		  c->version % 10, c->target->name);
+	tc_puts(b, "// kernel ");
+	put_ascii(b, k->name);
+	tc_printf(b, " for %s\n.version %d.%d\n.target %s\n.address_size 64\n\n", c->target->name,
+		  c->version / 10, c->version % 10, c->target->name);
 	tc_puts(b, ".extern .shared .align 1024 .b8 smem[];\n");
 	if (c->uses_vprintf)
 		tc_puts(b, ".extern .func (.param .b32 result) vprintf (.param .b64 format, "
@@ -275,6 +290,15 @@ static void put_registers(struct compilation *c, struct strbuf *b)
 	tc_puts(b, "\n");
 }
 
+/* PTX has no escapes in this string. */
+static void put_file(struct strbuf *b, int number, const char *name)
+{
+	tc_printf(b, ".file %d \"", number);
+	for (const char *s = name; *s; s++)
+		tc_printf(b, "%c", printable(*s) && *s != '"' ? *s : '_');
+	tc_puts(b, "\"\n");
+}
+
 /* By label: something branches to it. */
 static bool *used_labels(struct compilation *c)
 {
@@ -307,7 +331,9 @@ void tc_emit(struct compilation *c, struct strbuf *out)
 			}
 			break;
 		case MI_COMMENT:
-			tc_printf(out, "\t// %s\n", m->opcode);
+			tc_puts(out, "\t// ");
+			put_ascii(out, m->opcode);
+			tc_puts(out, "\n");
 			break;
 		case MI_RAW:
 			tc_printf(out, *m->opcode ? "\t%s\n" : "%s\n", m->opcode);
@@ -318,5 +344,5 @@ void tc_emit(struct compilation *c, struct strbuf *out)
 	}
 	tc_puts(out, "}\n");
 	for (int i = 0; i < n.files.count; i++)
-		tc_printf(out, ".file %d \"%s\"\n", i + 1, (const char *)n.files.item[i]);
+		put_file(out, i + 1, n.files.item[i]);
 }

@@ -450,6 +450,7 @@ void tc_lower(struct compilation *c)
 
 	c->intervals =
 		tc_arena_alloc(c->arena, sizeof(*c->intervals) * (size_t)(c->kern->val_count + 1));
+	c->walked = tc_arena_alloc(c->arena, sizeof(*c->walked) * (size_t)(c->kern->val_count + 1));
 	tc_low_start(&l);
 	prefetch = prologue(&l, &first);
 	done = mi_named_label(&l, "done");

@@ -12,47 +12,76 @@ static bool any_kept(const struct low *l, const struct scope *s)
 	return false;
 }
 
-/* True where the loop surely runs at least once. */
-static bool runs(struct low *l, const struct range_op *r, bool down)
+static struct interval step_interval(struct low *l, const struct range_op *r)
 {
-	struct interval lo = tc_low_interval(l, r->lo), hi = tc_low_interval(l, r->hi);
-
-	return down ? lo.low > hi.high : lo.high < hi.low;
+	return r->step ? tc_low_interval(l, r->step) : (struct interval){true, 1, 1};
 }
 
+/* A range in registers; p is its predicate. */
+struct counter {
+	struct mreg i, p;
+	struct mopnd hi, step;
+};
+
+/* Jumps to `end` where the range is empty or its step not positive. */
+static void skip_empty(struct low *l, const struct range_op *r, const struct counter *c, int end)
+{
+	struct interval first = tc_low_interval(l, r->lo), bound = tc_low_interval(l, r->hi);
+	bool forward = step_interval(l, r).low > 0, filled = first.high < bound.low;
+
+	if (forward && filled)
+		return;
+	if (!filled)
+		mi(l, "setp.ge.s32", R(c->p), R(c->i), c->hi);
+	if (!forward && filled)
+		mi(l, "setp.le.s32", R(c->p), c->step, I(0));
+	else if (!forward)
+		mi(l, "setp.le.or.s32", R(c->p), c->step, I(0), R(c->p));
+	mi_if(l, c->p, "bra", LABEL(end));
+}
+
+/* i += step; p says whether i < hi.  i + step may be above all s32: then the rest decides. */
+static void advance(struct low *l, const struct range_op *r, const struct counter *c)
+{
+	struct mreg rest;
+
+	if (tc_low_interval(l, r->hi).high - 1 + step_interval(l, r).high <= INT32_MAX) {
+		mi(l, "add.s32", R(c->i), R(c->i), c->step);
+		mi(l, "setp.lt.s32", R(c->p), R(c->i), c->hi);
+		return;
+	}
+	rest = mi_b32(l);
+	mi(l, "sub.s32", R(rest), c->hi, R(c->i));
+	mi(l, "setp.gt.u32", R(c->p), R(rest), c->step);
+	mi(l, "add.s32", R(c->i), R(c->i), c->step);
+}
+
+/* The step is a positive constant, or recorded. */
 void tc_lower_range(struct low *l, const struct op *op)
 {
 	const struct range_op *r = &op->u.range;
 	int head = mi_new_label(l), end = mi_new_label(l);
-	int64_t constant_step;
-	bool down = r->step && tc_val_is_const(r->step, &constant_step) && constant_step < 0;
-	const char *stop = down ? "setp.le.s32" : "setp.ge.s32";
-	const char *again = down ? "setp.gt.s32" : "setp.lt.s32";
+	struct counter c;
+	struct mopnd lo;
 	bool *unseen;
-	struct mopnd lo, hi, step;
-	struct mreg i, p;
 
 	tc_low_join(l);
 	unseen = tc_low_phases_save(l);
 	lo = tc_low_value(l, r->lo);
-	hi = tc_low_value(l, r->hi);
-	step = r->step ? tc_low_value(l, r->step) : mo_imm(1);
-	i = mi_b32(l);
-	p = mi_pred(l);
+	c.hi = tc_low_value(l, r->hi);
+	c.step = r->step ? tc_low_value(l, r->step) : mo_imm(1);
+	c.i = mi_b32(l);
+	c.p = mi_pred(l);
 	tc_low_open(l, true);
-	mi(l, "mov.b32", R(i), lo);
-	if (!runs(l, r, down)) {
-		mi(l, stop, R(p), R(i), hi);
-		mi_if(l, p, "bra", LABEL(end));
-	}
+	mi(l, "mov.b32", R(c.i), lo);
+	skip_empty(l, r, &c, end);
 	mi_label(l, head);
 	tc_low_phases_loop(l, r->body);
-	tc_low_define(l, r->index, i);
+	tc_low_define(l, r->index, c.i);
 	tc_low_ops(l, r->body);
 	tc_low_join(l);
-	mi(l, "add.s32", R(i), R(i), step);
-	mi(l, again, R(p), R(i), hi);
-	mi_if(l, p, "bra", LABEL(head));
+	advance(l, r, &c);
+	mi_if(l, c.p, "bra", LABEL(head));
 	mi_label(l, end);
 	tc_low_phases_left(l, r->body, unseen);
 	tc_low_close(l);

@@ -76,13 +76,9 @@ static struct interval of_index(struct low *l, const struct val *v)
 {
 	const struct range_op *r = &v->def->u.range;
 	struct interval lo = tc_low_interval(l, r->lo), hi = tc_low_interval(l, r->hi);
-	struct interval step = r->step ? tc_low_interval(l, r->step) : make(1, 1);
 
-	if (step.low > 0 && hi.high > lo.low)
-		return make(lo.low, hi.high - 1);
-	if (step.high < 0 && lo.high > hi.low)
-		return make(hi.low + 1, lo.high);
-	return make(INT32_MIN, INT32_MAX);
+	/* Steps are positive, and no turn is beyond hi. */
+	return hi.high > lo.low ? make(lo.low, hi.high - 1) : make(INT32_MIN, INT32_MAX);
 }
 
 static int64_t axis_size(const struct kern *k, int axis)

@@ -153,7 +153,7 @@ static const struct mopnd *look_up(struct low *l, const struct key *k, int *dept
 	return NULL;
 }
 
-static void remember(struct low *l, const struct key *k, struct mopnd value)
+static const struct mopnd *remember(struct low *l, const struct key *k, struct mopnd value)
 {
 	struct entry *e = tc_arena_alloc(l->arena, sizeof(*e));
 	unsigned h = hash(k);
@@ -162,6 +162,7 @@ static void remember(struct low *l, const struct key *k, struct mopnd value)
 	e->value = value;
 	e->next = l->scope->bucket[h];
 	l->scope->bucket[h] = e;
+	return &e->value;
 }
 
 /* ---- keys ----------------------------------------------------------------------------- */
@@ -214,10 +215,11 @@ static struct place go_out(struct low *l, int depth, bool speculate)
 
 static struct mopnd value(struct low *l, const struct val *v, int *depth);
 
-static struct mopnd expression(struct low *l, const struct val *v, int *depth)
+static const struct mopnd *expression(struct low *l, const struct val *v, int *depth)
 {
 	struct key k = {.op = (int)v->op + 100 * (int)v->arg[0]->type};
-	struct mopnd a[3] = {{0}}, *known, result;
+	struct mopnd a[3] = {{0}};
+	const struct mopnd *known;
 	struct place back;
 	int need = 0;
 
@@ -230,15 +232,27 @@ static struct mopnd expression(struct low *l, const struct val *v, int *depth)
 		key_part(&k, i, a[i]);
 		need = d > need ? d : need;
 	}
-	known = (struct mopnd *)look_up(l, &k, depth);
+	known = look_up(l, &k, depth);
 	if (known)
-		return *known;
+		return known;
 	back = go_out(l, need, may_speculate(v, a));
 	*depth = l->scope->depth;
-	result = mo_reg(tc_low_compute(l, v, a));
-	remember(l, &k, result);
+	known = remember(l, &k, mo_reg(tc_low_compute(l, v, a)));
 	come_back(l, back);
-	return result;
+	return known;
+}
+
+/* All of a walk is known at the same place, so a node has one value in it. */
+static const struct mopnd *node(struct low *l, const struct val *v, int *depth)
+{
+	struct walked *w = &l->c->walked[v->id];
+
+	if (w->walk != l->walk) {
+		w->value = expression(l, v, &w->depth);
+		w->walk = l->walk;
+	}
+	*depth = w->depth;
+	return w->value;
 }
 
 static const char *const special_register[2][3] = {
@@ -314,15 +328,19 @@ static struct mopnd value(struct low *l, const struct val *v, int *depth)
 	if (v->kind == VAL_CONST)
 		return v->type == VT_F32 ? mo_f32(v->f) : mo_imm(v->i);
 	if (v->kind == VAL_EXPR)
-		return expression(l, v, depth);
+		return *node(l, v, depth);
 	return leaf(l, v, depth);
 }
 
 struct mopnd tc_low_value(struct low *l, const struct val *v)
 {
-	int depth;
+	int depth, outer = l->walk;
+	struct mopnd o;
 
-	return value(l, v, &depth);
+	l->walk = ++l->c->walks;
+	o = value(l, v, &depth);
+	l->walk = outer;
+	return o;
 }
 
 struct mreg tc_low_register(struct low *l, const struct val *v)

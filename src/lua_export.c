@@ -18,6 +18,19 @@ static void add_numbers(luaL_Buffer *b, const char *name, const uint32_t *values
 	luaL_addstring(b, "]");
 }
 
+/* What JSON takes between quotes. */
+static void add_escaped(luaL_Buffer *b, const char *name)
+{
+	char text[8];
+
+	for (const unsigned char *s = (const unsigned char *)name; *s; s++) {
+		bool plain = *s >= ' ' && *s != '"' && *s != '\\';
+
+		snprintf(text, sizeof text, plain ? "%c" : "\\u%04x", *s);
+		luaL_addstring(b, text);
+	}
+}
+
 static void add_param(luaL_Buffer *b, const struct param *p, const struct kern *k)
 {
 	static const char *const kinds[] = {"tensormap", "pointer", "u32"};
@@ -28,7 +41,7 @@ static void add_param(luaL_Buffer *b, const struct param *p, const struct kern *
 	luaL_addstring(b, text);
 	if (p->kind == PARAM_DIM) {
 		luaL_addstring(b, "\"dimension\": \"");
-		luaL_addstring(b, k->dim_names[p->arg]);
+		add_escaped(b, k->dim_names[p->arg]);
 		luaL_addstring(b, "\"}");
 		return;
 	}

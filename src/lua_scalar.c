@@ -523,9 +523,11 @@ static void divide_up(struct kern *k, void *arg)
 {
 	struct ceiling *c = arg;
 	struct val *a = tc_value_node(k, &c->a), *b = tc_value_node(k, &c->b);
+	struct val *rest = tc_val_expr(k, SO_MOD, a, b, NULL);
 
-	a = tc_val_expr(k, SO_ADD, a, tc_val_expr(k, SO_SUB, b, tc_val_const(k, 1), NULL), NULL);
-	c->result = tc_val_expr(k, SO_FLOORDIV, a, b, NULL);
+	/* a + b - 1 may overflow; a remainder of b > 0 is not negative. */
+	c->result = tc_val_expr(k, SO_ADD, tc_val_expr(k, SO_FLOORDIV, a, b, NULL),
+				tc_val_expr(k, SO_MIN, rest, tc_val_const(k, 1), NULL), NULL);
 }
 
 static int cdiv(lua_State *L)

@@ -43,12 +43,18 @@ bool tc_ref_is_whole(const struct ref *r)
 	return true;
 }
 
+void tc_print_line(struct strbuf *b, const char *text)
+{
+	for (const unsigned char *s = (const unsigned char *)text; *s; s++)
+		tc_printf(b, *s < ' ' || *s == 127 || *s == '\\' ? "\\x%02x" : "%c", *s);
+}
+
 void tc_print_alloc_name(struct strbuf *b, const struct alloc *a)
 {
 	static const char *const kind[] = {"arg", "smem", "tmem"};
 
 	if (a->name)
-		tc_puts(b, a->name);
+		tc_print_line(b, a->name);
 	else
 		tc_printf(b, "%s%d", kind[a->space], a->id);
 }

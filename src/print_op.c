@@ -49,7 +49,7 @@ static void put_ref(struct strbuf *b, struct kern *k, const struct ref *r)
 static void put_barrier(struct strbuf *b, struct kern *k, const struct barrier_ref *r)
 {
 	if (r->barrier->name)
-		tc_puts(b, r->barrier->name);
+		tc_print_line(b, r->barrier->name);
 	else
 		tc_printf(b, "barrier%d", r->barrier->id);
 	put_rank(b, k, r->cluster_rank);
@@ -206,7 +206,9 @@ static void put_role(struct strbuf *b, const struct role *r)
 {
 	int count = r->warpgroups ? r->warps / 4 : r->warps;
 
-	tc_printf(b, "\"%s\" (%d %s%s)", r->name, count, r->warpgroups ? "warpgroup" : "warp",
+	tc_puts(b, "\"");
+	tc_print_line(b, r->name);
+	tc_printf(b, "\" (%d %s%s)", count, r->warpgroups ? "warpgroup" : "warp",
 		  count == 1 ? "" : "s");
 }
 
@@ -449,7 +451,9 @@ static void print_objects(struct strbuf *b, struct kern *k)
 
 void tc_print_ops(struct strbuf *b, struct kern *k)
 {
-	tc_printf(b, "kernel \"%s\"", k->name);
+	tc_puts(b, "kernel \"");
+	tc_print_line(b, k->name);
+	tc_puts(b, "\"");
 	print_axes(b, ", grid", k->grid_rank, k->grid, k->grid_names);
 	print_axes(b, ", cluster", k->cluster_rank, k->cluster, k->cluster_names);
 	tc_puts(b, "\n");

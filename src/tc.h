@@ -703,6 +703,8 @@ const char *tc_ref_text(struct kern *k, const struct ref *r);             /* one
 const char *tc_val_text(struct kern *k, const struct val *v);
 void tc_print_val(struct strbuf *b, struct kern *k, const struct val *v);
 void tc_print_alloc_name(struct strbuf *b, const struct alloc *a);
+/* On one line: control characters and backslashes as \x0a. */
+void tc_print_line(struct strbuf *b, const char *text);
 void tc_print_attributes(struct strbuf *b, const struct alloc *a);
 bool tc_ref_is_whole(const struct ref *r);
 extern const char *const tc_space_names[];

@@ -107,21 +107,31 @@ static bool same_loops(const struct times *a, const struct times *b)
 	return true;
 }
 
-/* Equal values, or equal functions of the counters of loops that run equally often. */
-static bool same_index(const struct val *a, const struct val *b)
+/*
+ * Equal values, or equal functions of the counters of loops that run equally often.  The graphs
+ * share nodes: after `budget` of them the answer is no, which only leaves a question unasked.
+ */
+static bool same_function(const struct val *a, const struct val *b, int *budget)
 {
 	if (same_value(a, b))
 		return true;
-	if (!a || !b || a->kind != b->kind)
+	if (!a || !b || a->kind != b->kind || --*budget < 0)
 		return false;
 	if (a->kind == VAL_INDEX)
 		return same_loop(a->def, b->def);
 	if (a->kind != VAL_EXPR || a->op != b->op)
 		return false;
 	for (int i = 0; i < 3; i++)
-		if ((a->arg[i] || b->arg[i]) && !same_index(a->arg[i], b->arg[i]))
+		if ((a->arg[i] || b->arg[i]) && !same_function(a->arg[i], b->arg[i], budget))
 			return false;
 	return true;
+}
+
+static bool same_index(const struct val *a, const struct val *b)
+{
+	int budget = 1000;
+
+	return same_function(a, b, &budget);
 }
 
 /* Executions of several sites in one set of loops, least and most. */
