@@ -454,8 +454,17 @@ struct maddr tc_low_tmem_view(struct low *l, const struct ref *r);
 struct maddr tc_low_tmem_window(struct low *l, const struct ref *r);
 /* An address as a value. */
 struct mreg tc_low_address(struct low *l, struct maddr a);
-/* lower_mma.c: the start address of an SMEM descriptor, in units of 16 bytes. */
-void tc_low_descriptor_address(struct low *l, struct mreg low, struct mreg address);
+/* lower_descriptor.c: an operand of an MMA in SMEM. */
+struct smem_operand {
+	struct smem_layout layout;
+	bool k_major;
+	struct mreg descriptor; /* 64 bits, of the first element */
+};
+/* `k_dimension`: of the view, 1 for a and 0 for b.  `clone`: has the rows from 64 * clone. */
+void tc_low_smem_operand(struct low *l, struct smem_operand *o, const struct ref *r,
+			 int k_dimension, struct mreg clone);
+/* The descriptor of element (mn, k); both at steps of the instruction. */
+struct mreg tc_low_operand_at(struct low *l, const struct smem_operand *o, int64_t mn, int64_t k);
 /* Parameters: pointer of a GMEM argument (.global, 64 bits), tensor map. */
 struct mreg tc_low_dim_param(struct low *l, int number); /* u32 */
 struct mreg tc_low_pointer(struct low *l, const struct alloc *gmem);
@@ -482,6 +491,7 @@ struct target_ops {
 	void (*before_arrive)(struct low *l);
 	/* The arrival of an mma or a commit_arrive counts 1; else that of one lane a warp. */
 	bool commit_counts_one;
+	uint32_t descriptor_bits; /* set in the high word of SMEM descriptors */
 	/* Which roles run as one program: fills class_of and elided.  NULL: each is its own. */
 	void (*classes)(struct compilation *c);
 	/* After roles: sets max_registers.  NULL: as the user did. */

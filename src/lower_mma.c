@@ -5,94 +5,8 @@
  */
 #include "compile.h"
 
-/* ---- SMEM descriptors ------------------------------------------------------------------ */
-
-/* An operand in SMEM: address of its first element and how it is walked. */
-struct operand {
-	struct smem_view view;
-	bool k_major;
-	struct mreg descriptor; /* 64 bits, of the first element */
-};
-
-enum {
-	MAJOR_CONSTANT = 1 << 14,
-	LBO_UNUSED = 1
-};
-
-/* High word: stride between groups of 8 rows, constant, swizzle code. */
-static uint32_t high_word(const struct smem_layout *s)
-{
-	uint32_t code = s->swizzle == 128 ? 2 : s->swizzle == 64 ? 4 : s->swizzle == 32 ? 6 : 0;
-
-	return (uint32_t)(8 * s->row_bytes >> 4) | MAJOR_CONSTANT | code << 29;
-}
-
-/* Byte offset of (mn, k) from the operand's first element; both at legal steps. */
-static int64_t step(const struct operand *o, int64_t mn, int64_t k)
-{
-	return o->k_major ? tc_smem_linear(&o->view.layout, mn, k)
-			  : tc_smem_linear(&o->view.layout, k, mn);
-}
-
-static struct maddr first_element(struct low *l, const struct smem_view *v)
-{
-	const struct smem_layout *s = &v->layout;
-	struct maddr a = v->tile;
-	struct mopnd panel = tc_low_udiv(l, v->column, s->panel_columns);
-	struct mopnd offset = tc_low_add(l, tc_low_mul(l, panel, s->panel_bytes),
-					 tc_low_mul(l, v->row, s->row_bytes));
-
-	if (offset.kind == MO_IMM)
-		a.offset += offset.imm;
-	else
-		a.reg = tc_low_add(l, offset, mo_reg(a.reg.id ? a.reg : l->c->smem)).reg;
-	return a;
-}
-
-/* In a cluster the high bits of an address say whose it is; a descriptor has no place for them. */
-void tc_low_descriptor_address(struct low *l, struct mreg low, struct mreg address)
-{
-	if (tc_has_cluster(l->c->kern))
-		mi(l, "bfe.u32", R(low), R(address), I(4), I(14));
-	else
-		mi(l, "shr.u32", R(low), R(address), I(4));
-}
-
-/* `k_dimension`: of the view, 1 for a and 0 for b. */
-static void smem_operand(struct low *l, struct operand *o, const struct ref *r, int k_dimension)
-{
-	uint32_t lbo = LBO_UNUSED;
-	struct mreg address, low, high;
-
-	tc_low_smem_view(l, r, &o->view);
-	o->k_major = r->axis[k_dimension] == r->alloc->rank - 1;
-	if (!o->k_major)
-		lbo = (uint32_t)(o->view.layout.panel_bytes >> 4);
-	if (lbo > 0x3fff)
-		tc_low_fail(l,
-			    "the operand's panels are %lld bytes apart, more than a descriptor "
-			    "can say (262128)",
-			    (long long)o->view.layout.panel_bytes);
-	address = tc_low_address(l, first_element(l, &o->view));
-	low = mi_b32(l);
-	high = mi_b32(l);
-	o->descriptor = mi_b64(l);
-	tc_low_descriptor_address(l, low, address);
-	mi(l, "or.b32", R(low), R(low), mo_hex(lbo << 16));
-	mi(l, "mov.b32", R(high), mo_hex(high_word(&o->view.layout)));
-	mi(l, "mov.b64", R(o->descriptor), V(((struct mreg[]){low, high}), 2));
-}
-
-static struct mreg moved(struct low *l, const struct operand *o, int64_t bytes)
-{
-	struct mreg d;
-
-	if (!bytes)
-		return o->descriptor;
-	d = mi_b64(l);
-	mi(l, "add.s64", R(d), R(o->descriptor), I(bytes >> 4));
-	return d;
-}
+/* One program runs all rows. */
+static const struct mreg whole;
 
 /* ---- MMA ---------------------------------------------------------------------------------- */
 
@@ -201,7 +115,7 @@ void tc_lower_tcgen05_mma(struct low *l, const struct op *op)
 	const char *opcode =
 		tc_arena_printf(l->arena, "tcgen05.mma.cta_group::1.kind::%s", kind->name);
 	struct maddr d, a_address = {.offset = 0};
-	struct operand a = {.k_major = true}, b;
+	struct smem_operand a = {.k_major = true}, b;
 	struct piece piece[8];
 	struct mopnd enable;
 	int pieces;
@@ -217,16 +131,16 @@ void tc_lower_tcgen05_mma(struct low *l, const struct op *op)
 	if (a_tmem)
 		a_address = tc_low_tmem_view(l, o->a);
 	else
-		smem_operand(l, &a, o->a, 1);
-	smem_operand(l, &b, o->b, 0);
+		tc_low_smem_operand(l, &a, o->a, 1, whole);
+	tc_low_smem_operand(l, &b, o->b, 0, whole);
 	pieces = cut(n, piece);
 	for (int64_t at = 0; at < k; at += kind->k) {
 		struct mreg a_step = {.id = 0};
 
 		if (!a_tmem)
-			a_step = moved(l, &a, step(&a, 0, at));
+			a_step = tc_low_operand_at(l, &a, 0, at);
 		for (int i = 0; i < pieces; i++) {
-			struct mreg b_step = moved(l, &b, step(&b, piece[i].n, at));
+			struct mreg b_step = tc_low_operand_at(l, &b, piece[i].n, at);
 			uint32_t descriptor =
 				instruction_descriptor(kind, o->acc->alloc->dtype, m,
 						       piece[i].width, a.k_major, b.k_major);
@@ -264,22 +178,22 @@ void tc_lower_tcgen05_commit(struct low *l, const struct op *op)
 void tc_lower_tcgen05_copy(struct low *l, const struct op *op)
 {
 	const struct tmem_copy_op *o = &op->u.tmem_copy;
-	struct operand src;
+	struct smem_operand src;
 	struct maddr dst;
 	int64_t bytes, unit;
 
 	tc_low_leader(l);
 	dst = tc_low_tmem_view(l, o->dst);
-	smem_operand(l, &src, o->src, 1);
-	bytes = src.view.columns * src.view.layout.bits / 8;
-	unit = src.view.layout.swizzle ? 32 : 16;
+	tc_low_smem_operand(l, &src, o->src, 1, whole);
+	bytes = o->src->extent[o->src->alloc->rank - 1].size * src.layout.bits / 8;
+	unit = src.layout.swizzle ? 32 : 16;
 	for (int64_t at = 0; at < bytes; at += unit) {
-		int64_t column = at * 8 / src.view.layout.bits;
+		int64_t column = at * 8 / src.layout.bits;
 
 		mi(l,
 		   unit == 32 ? "tcgen05.cp.cta_group::1.128x256b"
 			      : "tcgen05.cp.cta_group::1.128x128b",
-		   M(dst, at / 4), R(moved(l, &src, step(&src, 0, column))));
+		   M(dst, at / 4), R(tc_low_operand_at(l, &src, 0, column)));
 	}
 }
 

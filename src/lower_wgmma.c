@@ -366,8 +366,10 @@ static int64_t columns_at_once(const struct low *l, const struct mma_op *o)
 	return (n + pieces * granule - 1) / (pieces * granule) * granule;
 }
 
-static void multiply_all(struct low *l, const struct mma_op *o, const struct wgmma_operand *a,
-			 const struct wgmma_operand *b, struct mopnd enable)
+/* `registers`: of A, where it lies in tensor memory. */
+static void multiply_all(struct low *l, const struct mma_op *o, struct mreg *registers,
+			 const struct smem_operand *a, const struct smem_operand *b,
+			 struct mopnd enable)
 {
 	int64_t n = o->acc->shape[1].size, k = o->a->shape[1].size, wide = columns_at_once(l, o);
 	struct mreg *d = tc_wgmma_registers(l, o->acc);
@@ -377,11 +379,11 @@ static void multiply_all(struct low *l, const struct mma_op *o, const struct wgm
 	for (int64_t at = 0; at < k; at += step)
 		for (int64_t column = 0; column < n; column += wide) {
 			int64_t width = n - column < wide ? n - column : wide;
-			struct mopnd left = a->registers ? V(a->registers + at / step * 4, 4)
-							 : R(tc_wgmma_moved(l, a, 0, at));
+			struct mopnd left = registers ? V(registers + at / step * 4, 4)
+						      : R(tc_low_operand_at(l, a, 0, at));
 
 			multiply(l, o, d + column * bits / 64, width, left,
-				 R(tc_wgmma_moved(l, b, column, at)), at ? mo_imm(1) : enable,
+				 R(tc_low_operand_at(l, b, column, at)), at ? mo_imm(1) : enable,
 				 k_major);
 		}
 }
@@ -389,7 +391,8 @@ static void multiply_all(struct low *l, const struct mma_op *o, const struct wgm
 void tc_lower_wgmma(struct low *l, const struct op *op)
 {
 	const struct mma_op *o = &op->u.mma;
-	struct wgmma_operand a = {.k_major = true}, b;
+	struct smem_operand a = {.k_major = true}, b;
+	struct mreg *registers = NULL;
 	struct mopnd enable;
 
 	tc_low_all(l);
@@ -397,12 +400,12 @@ void tc_lower_wgmma(struct low *l, const struct op *op)
 		mi_require(l, 84);
 	enable = accumulate(l, o);
 	if (o->a->alloc->space == SP_TMEM)
-		a.registers = tc_wgmma_registers(l, o->a);
+		registers = tc_wgmma_registers(l, o->a);
 	else
-		tc_wgmma_operand(l, &a, o->a, 1, l->clone);
-	tc_wgmma_operand(l, &b, o->b, 0, (struct mreg){0});
+		tc_low_smem_operand(l, &a, o->a, 1, l->clone);
+	tc_low_smem_operand(l, &b, o->b, 0, (struct mreg){0});
 	mi_plain(l, "wgmma.fence.sync.aligned");
-	multiply_all(l, o, &a, &b, enable);
+	multiply_all(l, o, registers, &a, &b, enable);
 	mi_plain(l, "wgmma.commit_group.sync.aligned");
 	if (state(l) & RELEASE_PENDING) {
 		mi(l, "wgmma.wait_group.sync.aligned", I(1));

@@ -55,6 +55,7 @@ const struct target_ops tc_ops_sm100 = {
 	.after_wait = tc_low_tcgen05_after_wait,
 	.before_arrive = tc_low_tcgen05_before_arrive,
 	.commit_counts_one = true,
+	.descriptor_bits = 1 << 14, /* docs/isa.md 3: a constant */
 	.tmem_distribution = tc_frag_tmem_distribution,
 };
 

@@ -1,23 +1,32 @@
 /*
- * Descriptors of wgmma's operands in SMEM (docs/isa.md 3): high word constant, low word
- * the address; steps are added to the whole.
+ * Operands of MMAs in SMEM, under 64-bit descriptors (docs/isa.md 3): high word constant, low
+ * word the address; steps are added to the whole.  The targets differ in constant bits alone.
  */
-#include "lower_wgmma.h"
+#include "frag.h"
 
 enum {
 	LBO_UNUSED = 1,
 	LBO_LARGEST = 0x3fff
 };
 
-/* Stride between groups of 8 rows, and the swizzle's code. */
-static uint32_t high_word(const struct smem_layout *s)
+/* Stride between groups of 8 rows, the swizzle's code, and what the target wants set. */
+static uint32_t high_word(const struct target *t, const struct smem_layout *s)
 {
-	uint32_t code = s->swizzle == 128 ? 1 : s->swizzle == 64 ? 2 : 3;
+	uint32_t code = s->swizzle == 128 ? 1 : s->swizzle == 64 ? 2 : s->swizzle == 32 ? 3 : 0;
 
-	return (uint32_t)(8 * s->row_bytes >> 4) | code << 30;
+	return (uint32_t)(8 * s->row_bytes >> 4) | code << 30 | t->ops->descriptor_bits;
 }
 
-static int64_t linear(const struct wgmma_operand *o, int64_t mn, int64_t k)
+/* In a cluster the high bits of an address say whose it is; a descriptor has no place for them. */
+static void start_address(struct low *l, struct mreg low, struct mreg address)
+{
+	if (tc_has_cluster(l->c->kern))
+		mi(l, "bfe.u32", R(low), R(address), I(4), I(14));
+	else
+		mi(l, "shr.u32", R(low), R(address), I(4));
+}
+
+static int64_t linear(const struct smem_operand *o, int64_t mn, int64_t k)
 {
 	return o->k_major ? tc_smem_linear(&o->layout, mn, k) : tc_smem_linear(&o->layout, k, mn);
 }
@@ -42,7 +51,7 @@ static struct mreg base(struct low *l, const struct alloc *a, uint32_t lbo, stru
 	place = tc_low_at_entry(l);
 	address = tc_low_address(l, (struct maddr){.sym = {SYM_SMEM, a}});
 	*r = mi_b32(l);
-	tc_low_descriptor_address(l, *r, address);
+	start_address(l, *r, address);
 	if (lbo)
 		mi(l, "or.b32", R(*r), R(*r), mo_hex(lbo << 16));
 	if (clone.id)
@@ -67,14 +76,13 @@ static struct mopnd first_offset(struct low *l, const struct ref *r, const struc
 	return tc_low_add(l, sum, tc_low_mul(l, panel, s->panel_bytes >> 4));
 }
 
-void tc_wgmma_operand(struct low *l, struct wgmma_operand *o, const struct ref *r, int k_dimension,
-		      struct mreg clone)
+void tc_low_smem_operand(struct low *l, struct smem_operand *o, const struct ref *r,
+			 int k_dimension, struct mreg clone)
 {
 	uint32_t lbo = LBO_UNUSED;
 	struct mreg low, high;
 	struct mopnd offset;
 
-	o->registers = NULL;
 	tc_smem_layout(r->alloc, &o->layout);
 	o->k_major = r->axis[k_dimension] == r->alloc->rank - 1;
 	if (!o->k_major && o->layout.panel_bytes >> 4 > LBO_LARGEST)
@@ -89,11 +97,11 @@ void tc_wgmma_operand(struct low *l, struct wgmma_operand *o, const struct ref *
 	low = tc_low_add(l, offset, mo_reg(low)).reg;
 	high = mi_b32(l);
 	o->descriptor = mi_b64(l);
-	mi(l, "mov.b32", R(high), mo_hex(high_word(&o->layout)));
+	mi(l, "mov.b32", R(high), mo_hex(high_word(l->c->target, &o->layout)));
 	mi(l, "mov.b64", R(o->descriptor), V(((struct mreg[]){low, high}), 2));
 }
 
-struct mreg tc_wgmma_moved(struct low *l, const struct wgmma_operand *o, int64_t mn, int64_t k)
+struct mreg tc_low_operand_at(struct low *l, const struct smem_operand *o, int64_t mn, int64_t k)
 {
 	int64_t bytes = linear(o, mn, k);
 	struct mreg d;
