@@ -83,6 +83,10 @@ struct emu_order {
 	struct emu_clocks fenced;   /* `now` at the last fence: what a relaxed write releases */
 	struct emu_clocks observed; /* by relaxed reads: acquired at the next fence */
 	struct emu_pending *pending;
+	/* Of the first warp of a group: the last wgmma that was looked at, and what its warp knew.
+	 */
+	uint64_t wgmma_seen;
+	struct emu_clock wgmma_knew;
 };
 
 bool emu_hazards_init(struct emu_cluster *cluster);
@@ -93,6 +97,11 @@ struct emu_moment emu_moment_of(struct emu_order *order, enum emu_actor_kind kin
 /* That of a copy which the barrier will count. */
 struct emu_moment emu_moment_of_barrier(struct emu_order *order,
 					const struct emu_mbarrier *barrier);
+/*
+ * Whether a warp of the group that knew no more than this one has been through
+ * the operands of the instruction; if not, this one is noted to do so.
+ */
+bool emu_wgmma_seen(struct emu_order *order, uint64_t number);
 /* The thread has issued one more bulk store. */
 void emu_bulk_issued(struct emu_order *order, int lane);
 /* The last thread of the CTA has exited. */

@@ -151,6 +151,23 @@ void emu_bulk_issued(struct emu_order *order, int lane)
 	order->bulk_site[lane] = emu_site_of(order);
 }
 
+bool emu_wgmma_seen(struct emu_order *order, uint64_t number)
+{
+	struct emu_order *group = order - (order->warp->index & 3);
+	const struct emu_clock *now = &order->now.clock[EMU_CLOCK_ASYNC_SHARED];
+	struct emu_clock *knew = &group->wgmma_knew;
+	bool seen = group->wgmma_seen == number;
+
+	for (uint32_t i = 0; seen && i < knew->count; i++)
+		seen = knew->at[i] <= emu_clock_at(now, (uint16_t)i);
+	if (seen)
+		return true;
+	clear(knew);
+	join(knew, now);
+	group->wgmma_seen = number;
+	return false;
+}
+
 static void check_exit(const struct emu_order *order, int lane)
 {
 	const struct emu_site *site = &order->hazards->sites[order->bulk_site[lane] - 1];
@@ -227,6 +244,7 @@ static void free_order(struct emu_order *order)
 	emu_clocks_free(&order->fenced);
 	emu_clocks_free(&order->observed);
 	free(order->before.at);
+	free(order->wgmma_knew.at);
 	free(order->after.at);
 	emu_pending_free(order->pending);
 }

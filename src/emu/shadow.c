@@ -275,10 +275,25 @@ static void note_read(struct check *c, struct emu_cell *cell, uint8_t bytes)
 	cell->read_atomic = a->atomic;
 }
 
+/* What an ordered queue touched last, it touches again: most cells of a matrix multiplication. */
+static inline bool touch_again(const struct emu_access *a, struct emu_cell *cell)
+{
+	if (!a->in_order || a->kind == EMU_ACTOR_WARP || cell->more || cell->words)
+		return false;
+	if (a->write && cell->write_who == a->moment.who && !cell->read_who) {
+		cell->write_epoch = a->moment.epoch;
+		cell->write_site = a->site;
+		return true;
+	}
+	return false;
+}
+
 static void check_cell(struct check *c, struct emu_cell *cell, uint8_t bytes)
 {
 	struct emu_access *a = c->access;
 
+	if (bytes == whole_word && cell->write_bytes == whole_word && touch_again(a, cell))
+		return;
 	if (cell->write_who && cell->write_bytes & bytes && !(cell->write_atomic && a->atomic) &&
 	    !(a->same && c->hazards->actors[cell->write_who].kind == EMU_ACTOR_WARP) &&
 	    unordered(c, c->writes, cell->write_who, cell->write_epoch, cell->write_lane,

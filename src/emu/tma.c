@@ -395,7 +395,14 @@ static bool poison(struct tma_op *op)
 {
 	struct transfer t = {.op = op, .address = (uint32_t)(op->shared & EMU_SHARED_MASK)};
 
-	return targets(&t) && walk(&t, poison_row);
+	if (!targets(&t))
+		return false;
+	/* A swizzle moves bytes within units of 1024. */
+	if (t.address % 1024 || footprint(op) % 1024)
+		return walk(&t, poison_row);
+	for (int i = 0; i < t.count; i++)
+		memset(t.cta[i]->shared + t.address - EMU_SHARED_BASE, 0xff, footprint(op));
+	return true;
 }
 
 /* ---- order --------------------------------------------------------------------------- */

@@ -285,6 +285,9 @@ static void watch(const struct entry *entry, uint64_t number)
 	int b_bytes = emu_packed_bytes(form->b, EMU_PACK_DENSE, form->k);
 
 	moment.epoch = (uint32_t)number;
+	emu_pending_wgmma(order, entry->ins, number, entry->accumulate);
+	if (emu_wgmma_seen(order, number))
+		return;
 	w.access = emu_access_by(order, EMU_ACTOR_WGMMA, -1, moment, EMU_READ);
 	if (!form->a_in_registers && emu_descriptor_wgmma(entry->a_descriptor, &descriptor, &error))
 		emu_operand_units(&descriptor, form->transpose_a, emu_element_bits(form->a) / 8,
@@ -292,7 +295,6 @@ static void watch(const struct entry *entry, uint64_t number)
 	if (emu_descriptor_wgmma(entry->b_descriptor, &descriptor, &error))
 		emu_operand_units(&descriptor, form->transpose_b, emu_element_bits(form->b) / 8,
 				  form->n, b_bytes, watch_unit, &w);
-	emu_pending_wgmma(order, entry->ins, number, entry->accumulate);
 }
 
 static void order_waited(struct emu_order *order, uint64_t number)
