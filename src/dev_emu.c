@@ -250,7 +250,8 @@ static bool convert(struct converted *c, const struct launch *l, struct err *e)
 	for (int i = 0; i < l->line_count; i++)
 		c->lines[i] = (struct emu_source_line){.ptx_line = l->lines[i].ptx_line,
 						       .line = l->lines[i].line,
-						       .file = l->lines[i].file};
+						       .file = l->lines[i].file,
+						       .note = l->lines[i].note};
 	return true;
 }
 

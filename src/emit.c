@@ -156,6 +156,7 @@ struct lines {
 	uint32_t line;  /* of the text, from 1 */
 	size_t counted; /* bytes of it that are counted */
 	struct srcpos at;
+	const char *note; /* of the op at `at` */
 	int capacity;
 	struct ptrvec files; /* const char *: .file directives, with profile */
 };
@@ -183,15 +184,25 @@ static void put_loc(struct compilation *c, struct lines *n, struct strbuf *b, st
 		tc_printf(b, "\t.loc %d %d 0\n", file_number(c, n, pos.file), pos.line);
 }
 
+static const char *assert_text(const struct op *op)
+{
+	return op->u.assertion.message ? op->u.assertion.message : "assertion failed";
+}
+
 static void map_line(struct compilation *c, struct lines *n, struct strbuf *b, const struct op *op)
 {
 	struct srcpos pos = op ? op->pos : (struct srcpos){0};
 	struct program *p = c->program;
 
-	if (pos.line == n->at.line && pos.file == n->at.file)
+	const char *note = op && op->kind == OP_ASSERT ? assert_text(op) : NULL;
+	bool same = pos.line == n->at.line && pos.file == n->at.file;
+
+	if (same && note == n->note)
 		return;
+	if (!same)
+		put_loc(c, n, b, pos);
 	n->at = pos;
-	put_loc(c, n, b, pos);
+	n->note = note;
 	if (p->line_count == n->capacity) {
 		int capacity = n->capacity ? 2 * n->capacity : 64;
 		struct program_line *grown =
@@ -205,7 +216,8 @@ static void map_line(struct compilation *c, struct lines *n, struct strbuf *b, c
 	p->lines[p->line_count++] = (struct program_line){
 		.ptx_line = line_number(n, b),
 		.line = (uint32_t)pos.line,
-		.file = pos.file ? tc_arena_strdup(c->arena, pos.file) : NULL};
+		.file = pos.file ? tc_arena_strdup(c->arena, pos.file) : NULL,
+		.note = note ? tc_arena_strdup(c->arena, note) : NULL};
 }
 
 /* ---- declarations

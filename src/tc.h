@@ -865,6 +865,7 @@ struct program_symbol {
 struct program_line {
 	uint32_t ptx_line, line;
 	const char *file;
+	const char *note; /* what a trap means here, NULL: nothing */
 };
 struct program_info {
 	int threads, warps;

@@ -122,7 +122,10 @@ static bool decode_end(struct emu_decode *decode)
 
 static enum emu_step trap(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	(void)ins;
+	const struct emu_source_line *at = emu_line_of(warp->grid, ins);
+
+	if (at && at->note)
+		return emu_fault(warp, emu_lowest(mask), "assert", "%s", at->note);
 	return emu_fault(warp, emu_lowest(mask), "trap", "the kernel stopped itself");
 }
 

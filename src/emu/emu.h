@@ -139,6 +139,7 @@ struct emu_source_line {
 	uint32_t ptx_line;      /* holds from here to the next entry */
 	uint32_t line;
 	const char *file;
+	const char *note;       /* what a trap here means, NULL if nothing */
 };
 
 /* What a CTA's memory held when its last thread and all that was in flight had ended. */

@@ -22,19 +22,13 @@ struct emu_where emu_here(const struct emu_warp *warp, int lane)
 	return where;
 }
 
-/* The launch's table first, then .loc. */
-void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const char **file,
-		   uint32_t *line)
+const struct emu_source_line *emu_line_of(const struct emu_grid *grid, const struct emu_ins *ins)
 {
 	const struct emu_launch *launch = grid->launch;
 	const struct emu_source_line *found = NULL;
 	int low = 0, high = launch->lines ? launch->line_count : 0;
 
-	*file = NULL;
-	*line = 0;
-	if (!ins)
-		return;
-	while (low < high) {
+	while (ins && low < high) {
 		int middle = (low + high) / 2;
 
 		if (launch->lines[middle].ptx_line <= ins->line) {
@@ -44,10 +38,21 @@ void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const
 			high = middle;
 		}
 	}
+	return found;
+}
+
+/* The launch's table first, then .loc. */
+void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const char **file,
+		   uint32_t *line)
+{
+	const struct emu_source_line *found = emu_line_of(grid, ins);
+
+	*file = NULL;
+	*line = 0;
 	if (found && found->file) {
 		*file = found->file;
 		*line = found->line;
-	} else if (ins->source && ins->source < grid->module->location_count) {
+	} else if (ins && ins->source && ins->source < grid->module->location_count) {
 		*file = grid->module->locations[ins->source].file;
 		*line = grid->module->locations[ins->source].line;
 	}
