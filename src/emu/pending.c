@@ -16,10 +16,17 @@ struct row {
 	bool reads;     /* the wgmma reads it and does not write it */
 };
 
+/* Of a virtual register, in the frame: bits. */
+enum origin {
+	FROM_OTHERS = 1, /* an instruction other than wgmma writes it, at some place of the text */
+	FROM_WGMMA = 2   /* a wgmma of the frame has written it */
+};
+
 struct emu_pending {
 	const struct emu_frame *frame;
 	struct row *rows;
 	uint32_t row_count;
+	uint8_t *origins;        /* enum origin by virtual register; NULL before the first wgmma */
 	uint32_t issued, loaded; /* tcgen05.ld */
 	uint32_t wgmma, wgmma_done;
 	bool fenced;
@@ -27,8 +34,10 @@ struct emu_pending {
 
 void emu_pending_free(struct emu_pending *pending)
 {
-	if (pending)
+	if (pending) {
 		free(pending->rows);
+		free(pending->origins);
+	}
 	free(pending);
 }
 
@@ -42,6 +51,8 @@ static struct emu_pending *pending_of(struct emu_order *order)
 	if (!p || p->frame == frame)
 		return p;
 	free(p->rows);
+	free(p->origins);
+	p->origins = NULL;
 	p->frame = NULL;
 	p->row_count = frame->function->slot_count;
 	p->rows = calloc(p->row_count + 1, sizeof *p->rows);
@@ -137,15 +148,60 @@ static bool take_rows(struct emu_order *order, struct emu_pending *p,
 	return dirty;
 }
 
+static void written_by_others(uint8_t *origins, const struct emu_operand *operand)
+{
+	if (operand->kind == EMU_O_REGISTER)
+		origins[operand->reg] |= FROM_OTHERS;
+	for (uint32_t i = 0; i < operand->count; i++)
+		written_by_others(origins, &operand->items[i]);
+}
+
+static uint8_t *origins_of(const struct emu_function *function)
+{
+	uint8_t *origins = calloc(function->register_count + 1u, 1);
+
+	for (uint32_t pc = 0; origins && pc < function->ins_count; pc++) {
+		const struct emu_ins *ins = &function->ins[pc];
+
+		for (uint32_t i = 0; i < ins->operand_count; i++)
+			if (ins->written >> i & 1 && !(ins->flags & EMU_I_PENDING_WGMMA))
+				written_by_others(origins, &ins->operands[i]);
+	}
+	return origins;
+}
+
+/* Registers that only wgmma writes must not be added to before one has. */
+static void accumulators(struct emu_order *order, struct emu_pending *p,
+			 const struct emu_operand *values, bool accumulate)
+{
+	struct emu_where where = emu_here(order->warp, -1);
+	uint32_t undefined = 0;
+
+	if (!p->origins)
+		p->origins = origins_of(order->warp->frame->function);
+	for (uint32_t i = 0; p->origins && i < values->count; i++) {
+		const struct emu_operand *item = emu_item(values, (int)i);
+
+		if (item->kind != EMU_O_REGISTER)
+			continue;
+		undefined += !p->origins[item->reg];
+		p->origins[item->reg] |= FROM_WGMMA;
+	}
+	if (accumulate && undefined)
+		emu_report_rule(&where, EMU_RULE_UNDEFINED_ACCUMULATOR, NULL,
+				"adds to %u registers of %u that nothing has written", undefined,
+				values->count);
+}
+
 void emu_pending_wgmma(struct emu_order *order, const struct emu_ins *ins, uint64_t number,
 		       bool accumulate)
 {
 	struct emu_pending *p = pending_of(order);
 	bool dirty;
 
-	(void)accumulate;
 	if (!p)
 		return;
+	accumulators(order, p, &ins->operands[0], accumulate);
 	p->wgmma = (uint32_t)number;
 	dirty = take_rows(order, p, &ins->operands[0], (uint32_t)number, false);
 	if (ins->operands[1].kind == EMU_O_VECTOR)
