@@ -190,6 +190,9 @@ describe("Roles", function()
       assert.matches("'full' stands outside", message(tc.full, {8}, 0, "f32"))
       local smem = tc.smem({64}, "f32")
       assert.matches("'load' stands outside", message(function() return smem[0]:load() end))
+      assert.matches("'store' stands outside", message(function() smem:store(1) end))
+      assert.matches("'async_store_tmem' stands outside",
+        message(function() tc.async_store_tmem(tc.tmem({128, 64}, "f32"), 1) end))
       assert.equal(0, #k)
     end)
   end)
@@ -200,6 +203,15 @@ describe("Roles", function()
       local line = debug.getinfo(1, "l").currentline - 1
       assert.matches("this kernel has no roles: 'commit_smem' at .-:" .. line .. " stands outside every role block",
         message(tc.role, { warps = 1 }))
+    end)
+  end)
+
+  it("share no registers, on either side of an operator", function()
+    with(spec, function()
+      local f
+      tc.role{ name = "one", warpgroups = 1 }(function() f = tc.full({8, 8}, 0, "f32") end)
+      assert.matches("^the fragment float32 %(8, 8%) belongs to role 'one'", message(function() return f + 1 end))
+      assert.matches("^the fragment float32 %(8, 8%) belongs to role 'one'", message(function() return 1 + f end))
     end)
   end)
 

@@ -88,9 +88,9 @@ describe("calling a kernel", function()
 
   it("checks what the grid function returns", function()
     local x = input(128)
-    for returned, text in pairs{ [false] = "got nil", [{}] = "must return a list of 1 integers",
+    for returned, text in pairs{ [false] = "got nil", [{}] = "returned a list of 0; grid_names has 1",
                                  [{ 0 }] = "returned integer 0 for axis 1", [{ 1.5 }] = "returned number 1.5",
-                                 [{ 1, 1 }] = "must return a list of 1 integers" } do
+                                 [{ 1, 1 }] = "returned a list of 2; grid_names has 1" } do
       local kernel = doubling{ grid = function() return returned or nil end }
       assert.matches(text, message_of(kernel, x, x), 1, true)
     end

@@ -229,6 +229,19 @@ describe("peek", function()
     end)
   end)
 
+  it("keeps the arrays that the kernel takes, and no others", function()
+    local k, a = tc.record { args = { tc.gmem({ 4 }, "f32") } }
+    local function peek(args) return a:peek { args = args, quiet = true } end
+    assert.equal(1, peek { tc.ones({ 4 }, "f32") }:get(0))
+    for _, refused in ipairs { { tc.ones({ 3 }, "f32") }, { tc.ones({ 4 }, "f16") }, { 5 }, { 1, 2 } } do
+      assert.is_false((pcall(peek, refused)))
+      assert.equal(1, peek():get(0))
+    end
+    assert.equal(2, peek { tc.from_table({ 2, 2, 2, 2 }, "f32") }:get(3))
+    assert.equal(2, peek():get(3))
+    k:close()
+  end)
+
   it("needs arrays where sizes are named", function()
     local k, a = tc.record { args = { tc.gmem({ "M", 4 }, "f32") } }
     assert.equal("peek() does not know dimension 'M' of argument 1 of kernel 'kernel': give the arrays, "

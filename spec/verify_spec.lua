@@ -9,6 +9,67 @@ local function text_of(fn)
    return helper.message(fn)
 end
 
+describe("The end of a recording", function()
+   local function ends(target, body)
+      local spec = { args = args.args, target = target, body = body }
+      local made, message = pcall(tc.kernel, spec)
+      assert.is_false(made)
+      local k, x = tc.record { args = args.args, target = target }
+      body(x)
+      local finished, same = pcall(k.finish, k)
+      assert.is_false(finished)
+      assert.equal(message, same)
+      k:close()
+      return helper.first_line(message), tonumber(message:match ":(%d+):")
+   end
+   local here = function() return debug.getinfo(2, "l").currentline end
+
+   it("refuses a kernel at the line that is at fault", function()
+      local line
+      local function waits()
+         local b = tc.barrier {}
+         tc.barrier_wait(b) line = here()
+      end
+      for _, target in ipairs { "sm_90a", "sm_100a", false } do
+         local text, at = ends(target or nil, waits)
+         assert.matches("^This wait never ends", text)
+         assert.equal(line, at)
+         text, at = ends(target or nil, function()
+            tc.smem({ 8, 128, 64 }, tc.f16)
+            tc.smem({ 8, 128, 64 }, tc.f16) line = here()
+         end)
+         assert.matches("exceeds available shared memory: smem_bytes=262144", text)
+         assert.equal(line, at)
+      end
+   end)
+
+   it("leaves the recording open where it can be mended", function()
+      local k = tc.record {}
+      local b = tc.barrier {}
+      local one, two = tc.role { name = "one", warps = 1 }, tc.role { name = "two", warps = 1 }
+      one(function() tc.barrier_wait(b) end)
+      assert.is_false((pcall(k.finish, k)))
+      assert.equal(2, #k)
+      two(function() tc.barrier_arrive(b) end)
+      k:finish()()
+      k:close()
+   end)
+
+   it("asks the declared target, and of the device only what all share", function()
+      local function too_wide()
+         for _ = 1, 3 do tc.tmem({ 128, 256 }, tc.f32) end
+      end
+      local function registers()
+         tc.role { name = "one", warpgroups = 1 }(function() tc.set_max_registers(240) end)
+         tc.role { name = "two", warpgroups = 3 }(function() tc.set_max_registers(160) end)
+      end
+      assert.matches("got 1024 columns", (ends("sm_100a", too_wide)))
+      assert.matches("set_max_registers asks for", (ends("sm_100a", registers)))
+      local kernel = tc.kernel { body = registers }
+      assert.matches("set_max_registers asks for", helper.message(function() kernel:ptx { target = "sm_100a" } end))
+   end)
+end)
+
 describe("Shared memory", function()
    local function stages(n)
       return function(x)

@@ -115,6 +115,21 @@ struct device *tc_current_device(lua_State *L)
 	return d;
 }
 
+const struct target *tc_likely_target(lua_State *L)
+{
+	struct err e = {0};
+	struct lua_device *object;
+	struct device *d;
+
+	lua_getfield(L, LUA_REGISTRYINDEX, CURRENT);
+	object = luaL_testudata(L, -1, TC_DEVICE);
+	lua_pop(L, 1);
+	if (object && object->device)
+		return object->device->target;
+	d = tc_open_named(L, tc_config_string(CONFIG_device), &e);
+	return d ? d->target : NULL;
+}
+
 struct device *tc_check_device(lua_State *L, int arg)
 {
 	struct lua_device *object = tc_check_object(L, arg, TC_DEVICE);

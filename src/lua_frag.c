@@ -44,10 +44,11 @@ static void record_elementwise(struct kern *k, void *arg)
 	if ((e->op == FO_FLOORDIV || e->op == FO_MOD) && !e->value[1].frag &&
 	    e->value[1].kind != 'v' && e->value[1].f == 0)
 		tc_fail(&k->err, "'%s' by zero", tc_frag_op_name(e->op));
+	for (int i = 0; i < e->count; i++)
+		tc_frag_usable(k, e->value[i].frag);
 	for (int i = 0; i < e->count; i++) {
 		enum dtype wanted = e->op == FO_WHERE && i == 0 ? DT_BOOL : t;
 
-		tc_frag_usable(k, e->value[i].frag);
 		operand[i] = e->value[i].frag ? e->value[i].frag : splat(k, &e->value[i], wanted);
 	}
 	e->result = tc_frag_elementwise(k, e->op, operand, e->count);

@@ -279,10 +279,17 @@ static void push_arguments(lua_State *L, struct kern *k)
 		tc_push_recorded(L, TC_REF, k->args[i]);
 }
 
-static void finish(struct kern *k, void *arg)
+static void finish(struct kern *k, void *likely)
 {
-	(void)arg;
+	tc_verify_recording(k, likely);
 	tc_kern_finish(k);
+}
+
+/* Ends the open recording, or says at which line it is at fault. */
+static void finish_recording(lua_State *L)
+{
+	tc_record_call(L, finish, (void *)tc_likely_target(L));
+	tc_set_open_recording(L, 0);
 }
 
 static const char kernel_doc[] =
@@ -324,8 +331,7 @@ static int kernel_new(lua_State *L)
 	lua_pushvalue(L, kernel - 1);
 	push_arguments(L, owner->kern);
 	lua_call(L, owner->kern->arg_count, 0);
-	tc_record_call(L, finish, NULL);
-	tc_set_open_recording(L, 0);
+	finish_recording(L);
 	*done = true;
 	lua_pushvalue(L, kernel);
 	return 1;
@@ -381,8 +387,7 @@ static int kernel_finish(lua_State *L)
 				"finish() inside a block: the recording of kernel '%s' ends "
 				"outside all blocks",
 				k->name);
-	tc_record_call(L, finish, NULL);
-	tc_set_open_recording(L, 0);
+	finish_recording(L);
 	lua_settop(L, 1);
 	return 1;
 }

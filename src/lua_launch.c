@@ -116,11 +116,15 @@ static void call_grid_function(lua_State *L, struct binding *b)
 	}
 	lua_call(L, 1, 1);
 	tc_check_kernel(L, 1); /* the function may have closed it */
-	if (!lua_istable(L, -1) || luaL_len(L, -1) != k->grid_rank)
+	if (!lua_istable(L, -1))
 		tc_error(L,
-			 "the grid function of kernel '%s' must return a list of %d integers, got "
-			 "%s",
-			 k->name, k->grid_rank, tc_describe(L, -1));
+			 "the grid function of kernel '%s' must return a list of integers, got %s",
+			 k->name, tc_describe(L, -1));
+	if (luaL_len(L, -1) != k->grid_rank)
+		tc_error(L,
+			 "the grid function of kernel '%s' returned a list of %lld; grid_names has "
+			 "%d",
+			 k->name, (long long)luaL_len(L, -1), k->grid_rank);
 	for (int i = 0; i < k->grid_rank; i++) {
 		int ok = 0;
 		lua_geti(L, -1, i + 1);

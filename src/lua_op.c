@@ -448,6 +448,7 @@ static void record_tmem_store(struct kern *k, void *arg)
 		struct store_op probe = {a->ref, &shape};
 
 		tc_check_async_store_tmem(k, &probe);
+		tc_check_place(k, &draft);
 		for (int i = 0; i < a->ref->rank; i++)
 			shape.shape[i] = (int)a->ref->shape[i].size;
 		if (a->value.kind == 'f' && a->value.integral &&

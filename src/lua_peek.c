@@ -128,10 +128,6 @@ static void push_given(lua_State *L, const struct kern *k)
 		tc_argerror(L, 2, "option 'args' has %d entries; kernel '%s' has %d argument%s",
 			    (int)lua_rawlen(L, -1), k->name, k->arg_count,
 			    k->arg_count == 1 ? "" : "s");
-	lua_getiuservalue(L, 1, 1);
-	lua_pushvalue(L, -2);
-	lua_setiuservalue(L, -2, TC_KERNEL_PEEK);
-	lua_pop(L, 1);
 }
 
 /* Array i of the table, pushed; NULL and nothing where there is none. */
@@ -274,6 +270,10 @@ static void run(lua_State *L, struct peek *p, const struct program *program)
 	struct run *r = tc_kernel_run(L, program, FIRST);
 	struct err e = {0};
 	void *module = NULL;
+
+	/* Arrays that the kernel takes are kept for the peeks that follow. */
+	lua_pushvalue(L, GIVEN);
+	lua_setiuservalue(L, KERNEL, TC_KERNEL_PEEK);
 
 	for (int i = 0; i < 3; i++)
 		if (p->cta[i] >= r->launch.grid[i])

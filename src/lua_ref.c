@@ -378,6 +378,7 @@ static void store(struct kern *k, void *arg)
 	check_static(k, a->ref, shape);
 	draft.u.store.ref = a->ref;
 	draft.u.store.value = a->value.frag;
+	tc_check_place(k, &draft);
 	if (!a->value.frag)
 		draft.u.store.value = tc_frag_full(k, tc_value_node(k, &a->value),
 						   a->ref->alloc->dtype, a->ref->rank, shape);

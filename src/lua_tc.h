@@ -127,6 +127,8 @@ void tc_open_launch(lua_State *L);   /* lua_launch.c: methods of a kernel that r
 struct device;
 /* The device that new arrays live on; opens the default at first use, raises when it cannot. */
 struct device *tc_current_device(lua_State *L);
+/* The target of the current device, which stays open to choice; NULL where there is none. */
+const struct target *tc_likely_target(lua_State *L);
 /* The object of an open device; raises when `arg` is none, or is closed. */
 struct device *tc_check_device(lua_State *L, int arg);
 /* A device object or its name: the device; raises when this machine lacks it. */

@@ -337,6 +337,11 @@ static bool check_place(struct kern *k, const struct op *o)
 	return !k->roleless_op;
 }
 
+void tc_check_place(struct kern *k, const struct op *draft)
+{
+	check_place(k, draft);
+}
+
 static void make_roleless(struct kern *k, struct op *o)
 {
 	struct role role = {.name = "main", .warps = 4, .warpgroups = true, .implicit = true};

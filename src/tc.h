@@ -615,6 +615,8 @@ void tc_kern_rollback(struct kern *k, const struct kern_mark *m);
  * the caller made with its type gets id, home, role and def.
  */
 struct op *tc_kern_record(struct kern *k, const struct op *draft);
+/* The op may stand here; for one that needs others recorded before it. */
+void tc_check_place(struct kern *k, const struct op *draft);
 struct alloc *tc_kern_alloc(struct kern *k, const struct alloc *draft, bool packed_given,
 			    bool layout_given, bool collective_given);
 struct barrier *tc_kern_barrier(struct kern *k, const struct barrier *draft);
@@ -830,6 +832,8 @@ const struct target *const *tc_targets(void); /* NULL-terminated */
 
 /* What only the whole kernel shows; the message points at the op's line. */
 void tc_verify(struct kern *k, const struct target *t);
+/* What is known where a recording ends; `likely`: where it will run unless it says so, or NULL. */
+void tc_verify_recording(struct kern *k, const struct target *likely);
 /* SMEM of all allocations and barriers fits the target; `placed`: bytes with scratch and
  * alignment too, once they are known. */
 void tc_verify_smem(struct kern *k, const struct target *t, int64_t placed);

@@ -356,3 +356,19 @@ void tc_verify(struct kern *k, const struct target *t)
 	if (k->finished)
 		tc_verify_barriers(k);
 }
+
+/* The rest waits for the launch: another target may take what the likely one refuses. */
+void tc_verify_recording(struct kern *k, const struct target *likely)
+{
+	if (k->target) {
+		tc_verify(k, tc_target_find(k->target));
+	} else {
+		verify_collective(k);
+		if (likely) {
+			verify_tmem(k, likely);
+			tc_verify_smem(k, likely, 0);
+		}
+		verify_named_barriers(k);
+	}
+	tc_verify_barriers(k);
+}
