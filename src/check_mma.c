@@ -262,9 +262,9 @@ static const char *got_limited(struct kern *k, const struct mma_op *m, const str
 
 	if (!row || row->limit != (int)limit)
 		return got;
-	return tc_arena_printf(
-		&k->arena, "%s\n  The hardware has %s for them; tc.mma does not support it yet.",
-		got, row->name);
+	return tc_arena_printf(&k->arena,
+			       "%s\n  The hardware has %s for them; tcmma has no code for it yet.",
+			       got, row->name);
 }
 
 static void check_places(struct kern *k, const struct mma_op *m, const struct mma_shape *s)

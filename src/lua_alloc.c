@@ -9,7 +9,9 @@ static const char gmem_doc[] =
 	"gmem(shape: (integer|string)[], dtype: DType) -> Gmem\n"
 	"Describes a kernel argument, an array in global memory, for `args` of `tc.kernel`.\n\n"
 	"A dimension may be a name (`tc.gmem({\"M\", \"K\"}, tc.f16)`): it is bound at launch from "
-	"the array passed; equal names must have equal sizes.";
+	"the array passed; equal names must have equal sizes. In the kernel, `ref.shape[i]` is "
+	"then a "
+	"recorded s32: `tc.cdiv(ref.shape[1], 128)` counts tiles of 128.";
 
 static bool is_identifier(const char *s)
 {

@@ -85,7 +85,9 @@ static const char range_doc[] =
 	"`range(n, body)` or `range(lo, hi, step, body)`: records a loop over the half-open range; "
 	"`body` runs once and gets the counter, a "
 	"recorded s32.\n\n"
-	"Bounds and step may be recorded; the step is positive. A Lua `for` unrolls instead. What "
+	"Bounds and step may be recorded. The step is positive: a recorded one that is 0 or less "
+	"when the kernel runs makes no turn. Bounds may lie anywhere in s32. A Lua `for` unrolls "
+	"instead. What "
 	"the body makes is not visible after it; a `tc.var` carries a value from turn to turn.";
 
 static int control_range(lua_State *L)
@@ -490,7 +492,8 @@ static void record_print(struct kern *k, void *arg)
 static const char print_doc[] =
 	"print(format: string, ...: number|boolean|Scalar|Fragment)\n"
 	"Prints when the kernel runs, once per block, from one thread of the role. Every `{}` in "
-	"the format takes one value; `{{` and `}}` are braces. A fragment is printed alone.";
+	"the format takes one value, of at most 8; `{{` and `}}` are braces. A fragment is printed "
+	"alone.";
 
 static int count_placeholders(lua_State *L, const char *s)
 {

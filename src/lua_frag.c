@@ -565,10 +565,11 @@ void tc_open_fragment(lua_State *L)
 
 	tc_recorded_class(
 		L, TC_FRAGMENT,
-		"A register tile of one role. Operators work by elements and broadcast "
-		"as in numpy; Lua numbers and recorded scalars take its dtype. `//` and `%` are of "
-		"integers and floor as in Lua. Fields: "
-		"`shape`, `dtype`, `rank`.",
+		"A register tile of one role. The operators `+ - * / // % & | ~ << >>` work by "
+		"elements and broadcast as in numpy; Lua numbers and recorded scalars take its "
+		"dtype. float32, float16, bfloat16, int32 and uint32 are computed in. `/` is of "
+		"floats; `//` and `%`, which floor as in Lua, bits and shifts are of integers; "
+		"`>>` of int32 keeps the sign. Fields: `shape`, `dtype`, `rank`.",
 		methods, meta, frag_field);
 	tc_functions(L, "tcmma", functions);
 }

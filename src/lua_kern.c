@@ -98,8 +98,9 @@ static void read_cluster(lua_State *L, struct setup *s)
 	for (int i = 0; i < s->cluster_rank && blocks <= 16; i++)
 		blocks *= s->cluster[i];
 	if (blocks > 16)
-		tc_argerror(L, 1, "field 'cluster': a cluster has at most 16 blocks (more than 8 "
-				  "only where the device allows it)");
+		tc_argerror(L, 1,
+			    "field 'cluster': a cluster has at most 16 blocks (more than 8 "
+			    "only where the device allows it)");
 	if (names && names != s->cluster_rank)
 		tc_argerror(L, 1, "cluster has %d axes, cluster_names has %d", s->cluster_rank,
 			    names);
@@ -308,7 +309,10 @@ static const char kernel_doc[] =
 	"- `target` \"sm_100a\", \"sm_103a\" or \"sm_90a\"; default: what the device has\n"
 	"- `profile` boolean\n"
 	"- `body` function(ref, ...): gets one ref per argument\n\n"
-	"An error in the body goes through and leaves no recording open.";
+	"An error in the body goes through and leaves no recording open. At its end the whole "
+	"kernel is "
+	"verified: barriers on which nobody arrives, waits that never end, named barriers; what "
+	"depends on the target as far as one is given. A message points at the line of the op.";
 
 static int kernel_new(lua_State *L)
 {
@@ -374,7 +378,9 @@ struct kern *tc_check_kernel(lua_State *L, int arg)
 static const char finish_doc[] =
 	"finish() -> Kernel\n"
 	"Ends the recording and returns the kernel, which can then be called.\n\n"
-	"Raises inside a block (`tc.range`, a role ...) and on a kernel that is finished already.";
+	"Raises inside a block (`tc.range`, a role ...), on a kernel that is finished already, and "
+	"where "
+	"the whole kernel is at fault (see `tc.kernel`): the recording then stays open.";
 
 static int kernel_finish(lua_State *L)
 {

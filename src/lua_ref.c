@@ -455,7 +455,8 @@ void tc_open_ref(lua_State *L)
 	tc_class(L, TC_SLICE, "A slice for `ref:at`.", NULL, slice_meta);
 	tc_recorded_class(L, TC_REF,
 			  "A view of GMEM, SMEM or TMEM. `ref[i]` indexes its first dimension, "
-			  "0-based. Fields: `shape`, `dtype`, `space`, `rank`; `swizzle` of SMEM; "
+			  "0-based. Fields: `shape` (a named dimension is a recorded s32, which "
+			  "can be computed with), `dtype`, `space`, `rank`; `swizzle` of SMEM; "
 			  "`collective`, `layout` of TMEM.",
 			  methods, ref_meta, ref_field);
 	tc_functions(L, "tcmma", functions);

@@ -511,8 +511,10 @@ static int axis_size(lua_State *L)
 	return 1;
 }
 
-static const char cdiv_doc[] = "cdiv(a: integer|Scalar, b: integer|Scalar) -> integer|Scalar\n"
-			       "a / b rounded up, for b > 0: how many tiles of b cover a.";
+static const char cdiv_doc[] =
+	"cdiv(a: integer|Scalar, b: integer|Scalar) -> integer|Scalar\n"
+	"a / b rounded up, for b > 0: how many tiles of b cover a. Exact for "
+	"every s32.";
 
 struct ceiling {
 	struct lua_value a, b;
@@ -635,9 +637,12 @@ void tc_open_scalar(lua_State *L)
 		{"__tostring", scalar_tostring}, {NULL, NULL},
 	};
 
-	tc_recorded_class(L, TC_SCALAR,
-			  "A recorded scalar: s32, f32 or a predicate. Operators record; `//` and "
-			  "`%` floor as in Lua, s32 wraps. It has no value while recording.",
-			  methods, meta, NULL);
+	tc_recorded_class(
+		L, TC_SCALAR,
+		"A recorded scalar: s32, f32 or a predicate. Operators record. Of s32: "
+		"`+ - * // % & | ~ << >>`, which wrap; `//` and `%` floor as in Lua, `>>` "
+		"keeps the sign (in Lua it does not). Of f32: `+ - * /`. Of predicates: "
+		"`& | ~`. It has no value while recording.",
+		methods, meta, NULL);
 	tc_functions(L, "tcmma", functions);
 }

@@ -263,7 +263,7 @@ function tc.barrier_wait(barrier, opts) end
 ---@return table
 function tc.bench(fn, opts) end
 
----a / b rounded up, for b > 0: how many tiles of b cover a.
+---a / b rounded up, for b > 0: how many tiles of b cover a. Exact for every s32.
 ---@param a integer|Scalar
 ---@param b integer|Scalar
 ---@return integer|Scalar
@@ -422,7 +422,7 @@ function tc.full(shape, value, dtype, opts) end
 
 ---Describes a kernel argument, an array in global memory, for `args` of `tc.kernel`.
 ---
----A dimension may be a name (`tc.gmem({"M", "K"}, tc.f16)`): it is bound at launch from the array passed; equal names must have equal sizes.
+---A dimension may be a name (`tc.gmem({"M", "K"}, tc.f16)`): it is bound at launch from the array passed; equal names must have equal sizes. In the kernel, `ref.shape[i]` is then a recorded s32: `tc.cdiv(ref.shape[1], 128)` counts tiles of 128.
 ---@param shape (integer|string)[]
 ---@param dtype DType
 ---@return Gmem
@@ -453,7 +453,7 @@ function tc.iota(shape, axis, dtype) end
 ---- `profile` boolean
 ---- `body` function(ref, ...): gets one ref per argument
 ---
----An error in the body goes through and leaves no recording open.
+---An error in the body goes through and leaves no recording open. At its end the whole kernel is verified: barriers on which nobody arrives, waits that never end, named barriers; what depends on the target as far as one is given. A message points at the line of the op.
 ---@param spec {name?: string, args?: tcmma.gmem[], grid?: integer[]|function, grid_names?: string[], cluster?: integer[], cluster_names?: string[], target?: string, profile?: boolean, body: function}
 ---@return Kernel
 function tc.kernel(spec) end
@@ -533,7 +533,7 @@ function tc.mma(acc, a, b, opts) end
 ---@return tcmma.array
 function tc.ones(shape, dtype, opts) end
 
----Prints when the kernel runs, once per block, from one thread of the role. Every `{}` in the format takes one value; `{{` and `}}` are braces. A fragment is printed alone.
+---Prints when the kernel runs, once per block, from one thread of the role. Every `{}` in the format takes one value, of at most 8; `{{` and `}}` are braces. A fragment is printed alone.
 ---@param format string
 ---@param ... number|boolean|Scalar|Fragment
 function tc.print(format, ...) end
@@ -569,7 +569,7 @@ function tc.randn(shape, dtype, opts) end
 
 ---`range(n, body)` or `range(lo, hi, step, body)`: records a loop over the half-open range; `body` runs once and gets the counter, a recorded s32.
 ---
----Bounds and step may be recorded; the step is positive. A Lua `for` unrolls instead. What the body makes is not visible after it; a `tc.var` carries a value from turn to turn.
+---Bounds and step may be recorded. The step is positive: a recorded one that is 0 or less when the kernel runs makes no turn. Bounds may lie anywhere in s32. A Lua `for` unrolls instead. What the body makes is not visible after it; a `tc.var` carries a value from turn to turn.
 ---@param lo integer|Scalar
 ---@param hi integer|Scalar
 ---@param step integer|Scalar
@@ -980,7 +980,7 @@ function class_event:record(stream) end
 ---@return number
 function class_event:since(earlier) end
 
----A register tile of one role. Operators work by elements and broadcast as in numpy; Lua numbers and recorded scalars take its dtype. `//` and `%` are of integers and floor as in Lua. Fields: `shape`, `dtype`, `rank`.
+---A register tile of one role. The operators `+ - * / // % & | ~ << >>` work by elements and broadcast as in numpy; Lua numbers and recorded scalars take its dtype. float32, float16, bfloat16, int32 and uint32 are computed in. `/` is of floats; `//` and `%`, which floor as in Lua, bits and shifts are of integers; `>>` of int32 keeps the sign. Fields: `shape`, `dtype`, `rank`.
 ---@class tcmma.fragment
 local class_fragment = {}
 
@@ -1093,7 +1093,7 @@ function class_kernel:export(path, opts) end
 
 ---Ends the recording and returns the kernel, which can then be called.
 ---
----Raises inside a block (`tc.range`, a role ...) and on a kernel that is finished already.
+---Raises inside a block (`tc.range`, a role ...), on a kernel that is finished already, and where the whole kernel is at fault (see `tc.kernel`): the recording then stays open.
 ---@return Kernel
 function class_kernel:finish() end
 
@@ -1153,7 +1153,7 @@ function class_module:kernels() end
 ---@return string
 function class_module:ptx() end
 
----A view of GMEM, SMEM or TMEM. `ref[i]` indexes its first dimension, 0-based. Fields: `shape`, `dtype`, `space`, `rank`; `swizzle` of SMEM; `collective`, `layout` of TMEM.
+---A view of GMEM, SMEM or TMEM. `ref[i]` indexes its first dimension, 0-based. Fields: `shape` (a named dimension is a recorded s32, which can be computed with), `dtype`, `space`, `rank`; `swizzle` of SMEM; `collective`, `layout` of TMEM.
 ---@class tcmma.ref
 local class_ref = {}
 
@@ -1204,7 +1204,7 @@ function class_ref:tile(index, shape) end
 ---What an emulated run left behind: a table.
 ---@class tcmma.report
 ---@field completed boolean False where an error stopped the grid
----@field hazards table[] `{rule=, severity=, message=, ptx_line=, lua_file=, lua_line=, cta={x, y, z}, warp=, count=}`; severity is "error" or "lint"
+---@field hazards table[] `{rule=, severity=, message=, ptx_line=, lua_file=, lua_line=, other_lua_file=, other_lua_line=, cta={x, y, z}, warp=, role=, count=}`; severity is "error" or "lint". The other line is that of the earlier access. One hazard for each rule and pair of lines, `count` times seen
 ---@field counters table Instructions, bytes by space, MMA flops, `seconds`
 ---@field output string What the kernel printed
 ---@field kernel string
@@ -1219,7 +1219,7 @@ function class_report:show() end
 ---@class tcmma.role
 local class_role = {}
 
----A recorded scalar: s32, f32 or a predicate. Operators record; `//` and `%` floor as in Lua, s32 wraps. It has no value while recording.
+---A recorded scalar: s32, f32 or a predicate. Operators record. Of s32: `+ - * // % & | ~ << >>`, which wrap; `//` and `%` floor as in Lua, `>>` keeps the sign (in Lua it does not). Of f32: `+ - * /`. Of predicates: `& | ~`. It has no value while recording.
 ---@class tcmma.scalar
 local class_scalar = {}
 
