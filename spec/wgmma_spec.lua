@@ -30,6 +30,18 @@ describe("a matmul on sm_90a", function()
       end)
    end
 
+   it("with the widest tiles of three and four warpgroups, which need the registers that setmaxnreg moves", function()
+      for _, o in ipairs { { tm = 192, tn = 240 }, { tm = 192, tn = 256 }, { tm = 256, tn = 144 }, { tm = 256, tn = 160 } } do
+         local kernel = check { tm = o.tm, tn = o.tn, piece = 16, stages = 1, steps = 2, b_transposed = true }
+         assert.matches("setmaxnreg%.inc", kernel:ptx { target = "sm_90a" })
+         local info = kernel:info { target = "sm_90a" }
+         if info.assembler and info.assembler:match "^ptxas" then
+            assert.are.equal(0, info.spill_stores + info.spill_loads)
+            assert.are.same({}, info.warnings)
+         end
+      end
+   end)
+
    it("with every N", function()
       for tn = 8, 256, 8 do
          check { tm = 64, tn = tn, tk = 32, steps = 2, piece = tn % 16 == 0 and 16 or 8, b_transposed = true }

@@ -6,7 +6,8 @@
 #include "classes.h"
 
 enum {
-	OTHER_REGISTERS = 40,  /* addresses, counters, descriptors */
+	OTHER_REGISTERS = 32,  /* addresses, counters, descriptors: the least */
+	ROOM_REGISTERS = 40,   /* the same where an issuer can do with fewer */
 	ISSUER_REGISTERS = 40, /* of roles of one warp */
 	LEAST_REGISTERS = 24,  /* that setmaxnreg takes */
 	SCALAR_REGISTERS = 24, /* of a class beside accumulators and fragments */
@@ -130,6 +131,11 @@ static int at_most(int a, int b)
 	return a < b ? a : b;
 }
 
+static int at_least(int a, int b)
+{
+	return a > b ? a : b;
+}
+
 /* Registers that rule (c) allows a thread. */
 static int limit(int clones)
 {
@@ -195,7 +201,7 @@ static void move_registers(struct compilation *c, const struct pool *p, int clon
 	static const int issuer[] = {ISSUER_REGISTERS, 32, LEAST_REGISTERS};
 	int i = 0;
 
-	while (i < 2 && words + OTHER_REGISTERS > most_registers(p, clones, issuer[i]))
+	while (i < 2 && words + ROOM_REGISTERS > most_registers(p, clones, issuer[i]))
 		i++;
 	for (int j = 0; j < c->role_count; j++)
 		c->roles[j].max_registers =
@@ -219,7 +225,7 @@ void tc_class_registers(struct compilation *c)
 		check_words(c, class, words, most);
 		tc_class_walk(c, class, look_at_fragment, &w);
 		if (!p.given && most > p.launched &&
-		    words + w.words + SCALAR_REGISTERS > p.launched)
+		    words + at_least(w.words + SCALAR_REGISTERS, TC_MMA_REGISTERS) > p.launched)
 			move_registers(c, &p, class->clones, words);
 	}
 	if (p.classes)

@@ -7,6 +7,11 @@
 
 #include "compile.h"
 
+/* Registers of a thread that a multiplication takes beside its accumulators. */
+enum {
+	TC_MMA_REGISTERS = 26
+};
+
 /* Registers of one TMEM allocation: of each thread, for the 64 rows of its clone. */
 struct virtual_tmem {
 	const struct alloc *alloc;

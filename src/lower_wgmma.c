@@ -314,9 +314,6 @@ static const char *type_name(enum dtype t)
 	}
 }
 
-/* Registers of a thread that an instruction takes beside its accumulators. */
-#define MMA_REGISTERS 26
-
 /* Elements along K of an instruction: 32 bytes. */
 static int step_of(const struct mma_op *o)
 {
@@ -356,7 +353,7 @@ static int64_t columns_at_once(const struct low *l, const struct mma_op *o)
 {
 	enum dtype acc = o->acc->alloc->dtype;
 	int64_t n = o->acc->shape[1].size, granule = acc == DT_I32 ? 16 : 8, pieces;
-	int64_t most = (int64_t)(tc_launched_registers(l->c) - MMA_REGISTERS) * 64 /
+	int64_t most = (int64_t)(tc_launched_registers(l->c) - TC_MMA_REGISTERS) * 64 /
 		       tc_dtypes[acc].bits / granule * granule;
 
 	most = most > 256 ? 256 : most;
