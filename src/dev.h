@@ -169,6 +169,17 @@ bool tc_config_acceptable(enum config c, const char *text);
 /* value NULL: back to the default.  False: not a value of its type. */
 bool tc_config_set(enum config c, const char *value);
 
+/* progress.c: the line that says how far a grid on the emulator is. */
+struct progress {
+	const char *name;
+	uint64_t blocks;
+	double due; /* seconds, of the next showing */
+	bool wanted, shown;
+};
+void tc_progress_begin(struct progress *p, const struct launch *l);
+void tc_progress_show(struct progress *p, uint64_t instructions, uint64_t block);
+void tc_progress_end(struct progress *p);
+
 /* cache.c */
 bool tc_cache_get(uint64_t key[2], struct strbuf *data);
 void tc_cache_put(uint64_t key[2], const void *data, size_t size);

@@ -72,6 +72,11 @@ static bool interrupted(void *context)
 	return interrupt_seen != 0;
 }
 
+static void show_progress(void *context, uint64_t instructions, uint64_t ctas)
+{
+	tc_progress_show(context, instructions, ctas);
+}
+
 /* False where SIGINT is ignored or cannot be caught; then there is nothing to undo. */
 static bool catch_interrupt(struct sigaction *old)
 {
@@ -308,6 +313,7 @@ static bool run_grid(struct device *d, const struct emu_module *m, const struct 
 	bool caught = catch_interrupt(&old);
 	bool ok = emu_run(machine(d), m, run, report, &why);
 
+	tc_progress_end(run->progress_context);
 	if (caught)
 		sigaction(SIGINT, &old, NULL);
 	if (interrupt_seen)
@@ -324,6 +330,7 @@ static bool launch(struct device *d, const struct launch *l, const struct run_op
 	struct converted c = {0};
 	struct emu_report own = {0};
 	struct emu_report *report = o && o->report ? o->report : &own;
+	struct progress progress;
 
 	if (!m)
 		return false;
@@ -343,6 +350,9 @@ static bool launch(struct device *d, const struct launch *l, const struct run_op
 		memcpy(run.cluster, l->cluster, sizeof run.cluster);
 		set_options(&run, o);
 		set_hints(&run);
+		tc_progress_begin(&progress, l);
+		run.progress = show_progress;
+		run.progress_context = &progress;
 		ok = run_grid(d, m, l, &run, report, e);
 	}
 	if (ok && report == &own)

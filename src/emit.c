@@ -213,11 +213,11 @@ static void map_line(struct compilation *c, struct lines *n, struct strbuf *b, c
 		p->lines = grown;
 		n->capacity = capacity;
 	}
-	p->lines[p->line_count++] = (struct program_line){
-		.ptx_line = line_number(n, b),
-		.line = (uint32_t)pos.line,
-		.file = pos.file ? tc_arena_strdup(c->arena, pos.file) : NULL,
-		.note = note ? tc_arena_strdup(c->arena, note) : NULL};
+	p->lines[p->line_count++] =
+		(struct program_line){.ptx_line = line_number(n, b),
+				      .line = (uint32_t)pos.line,
+				      .file = pos.file ? tc_arena_strdup(c->arena, pos.file) : NULL,
+				      .note = note ? tc_arena_strdup(c->arena, note) : NULL};
 }
 
 /* ---- declarations

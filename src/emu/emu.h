@@ -162,7 +162,7 @@ struct emu_launch {
 	enum emu_mode mode;
 	enum emu_numerics numerics;
 	uint64_t seed;
-	uint64_t max_instructions;      /* warp-instructions; 0: 2^36 */
+	uint64_t max_instructions;      /* warp-instructions; 0: 2^34 */
 	int threads;                    /* host threads; 0: 1 */
 	int symbol_count;
 	const struct emu_symbol *symbols;
@@ -174,6 +174,9 @@ struct emu_launch {
 	void *print_context;
 	bool (*interrupted)(void *context);     /* polled; true ends the launch */
 	void *interrupt_context;
+	/* Called now and then from the caller's thread: how much has run, and CTAs begun. */
+	void (*progress)(void *context, uint64_t instructions, uint64_t ctas);
+	void *progress_context;
 	void (*inspect)(void *context, const struct emu_cta_memory *memory);
 	void *inspect_context;
 };

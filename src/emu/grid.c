@@ -10,7 +10,7 @@
 
 #define MAX_SHARED       (227u << 10)
 #define MAX_THREADS      1024u
-#define DEFAULT_BUDGET   (1ull << 36)
+#define DEFAULT_BUDGET   (1ull << 34)
 #define REGISTER_FILE    65536u
 #define UNDEFINED_SHARED 0xa5
 
@@ -73,6 +73,7 @@ static bool check_sizes(struct emu_grid *grid, struct emu_error *error)
 	grid->thread_count = (uint32_t)threads;
 	grid->warp_count = (uint32_t)(threads + EMU_LANES - 1) / EMU_LANES;
 	grid->cta_count = ctas;
+	grid->cluster_ctas = cluster;
 	grid->cluster_count = ctas / cluster;
 	return true;
 }

@@ -355,7 +355,8 @@ struct emu_function {
 	uint32_t param_bytes; /* entry: size of the parameter block */
 	uint8_t *constants;   /* the constant bank */
 	uint32_t constant_bytes, constant_room;
-	struct emu_constant *constant_list[64];
+	struct emu_constant **constant_buckets; /* by hash of the value */
+	uint32_t constant_count, constant_bucket_count;
 	uint32_t static_smem; /* bytes of shared memory that its module declares and it uses */
 	struct emu_kernel_info info;
 	uint32_t max_registers; /* .maxnreg, 0 where absent */
@@ -567,6 +568,7 @@ struct emu_worker {
 	struct emu_split *polling, *polling_last;
 	uint64_t changes; /* of memory and barriers, see emu_changed */
 	uint64_t instructions, since_admission;
+	uint64_t before; /* instructions of clusters that other workers, or this one before, ran */
 	uint64_t random;
 	struct emu_counters counters;
 	uint8_t *specials[EMU_MAX_CTA_WARPS]; /* model of the EMU_BANK_WARP of each warp */
@@ -580,7 +582,7 @@ struct emu_grid {
 	const struct emu_launch *launch;
 	struct emu_report *report;
 	uint32_t grid[3], block[3], cluster[3];
-	uint64_t cta_count, cluster_count, next_cluster;
+	uint64_t cta_count, cluster_count, next_cluster, cluster_ctas;
 	uint32_t thread_count, warp_count;
 	uint32_t shared_bytes, static_smem;
 	uint8_t *params; /* the parameter block */

@@ -262,6 +262,40 @@ static struct emu_operand *operand_at(struct emu_decode *decode, int i)
 	return &decode->ins->operands[i];
 }
 
+static struct emu_constant **bucket_of(const struct emu_function *function, uint64_t bits)
+{
+	uint64_t hash = bits * 0x9e3779b97f4a7c15ull >> 32;
+
+	return &function->constant_buckets[hash & (function->constant_bucket_count - 1)];
+}
+
+/* As many buckets as constants, so that chains stay short; a power of two. */
+static bool grow_buckets(struct emu_decode *decode)
+{
+	struct emu_function *function = decode->function;
+	struct emu_constant **old = function->constant_buckets;
+	uint32_t count = function->constant_bucket_count, grown = count ? 4 * count : 64;
+
+	if (function->constant_count < count)
+		return true;
+	function->constant_buckets =
+		emu_arena_alloc(&decode->module->arena, grown * sizeof(struct emu_constant *));
+	if (!function->constant_buckets) {
+		function->constant_buckets = old;
+		return emu_reject(decode, "out of memory");
+	}
+	function->constant_bucket_count = grown;
+	for (uint32_t i = 0; i < count; i++)
+		for (struct emu_constant *c = old[i], *next; c; c = next) {
+			struct emu_constant **bucket = bucket_of(function, c->value);
+
+			next = c->next;
+			c->next = *bucket;
+			*bucket = c;
+		}
+	return true;
+}
+
 /* A row of the constant bank that holds `bits` in every lane. */
 static bool constant_row(struct emu_decode *decode, struct emu_operand *operand, uint64_t bits,
 			 bool wide)
@@ -271,7 +305,9 @@ static bool constant_row(struct emu_decode *decode, struct emu_operand *operand,
 	uint32_t at = function->constant_bytes;
 	struct emu_constant *known;
 
-	for (known = function->constant_list[bits % 64]; known; known = known->next)
+	if (!grow_buckets(decode))
+		return false;
+	for (known = *bucket_of(function, bits); known; known = known->next)
 		if (known->value == bits && known->wide == wide) {
 			operand->ref = known->offset | EMU_BANK_CONSTANT;
 			return true;
@@ -291,8 +327,9 @@ static bool constant_row(struct emu_decode *decode, struct emu_operand *operand,
 	known = emu_arena_alloc(&decode->module->arena, sizeof *known);
 	if (!known)
 		return emu_reject(decode, "out of memory");
-	*known = (struct emu_constant){bits, at, wide, function->constant_list[bits % 64]};
-	function->constant_list[bits % 64] = known;
+	*known = (struct emu_constant){bits, at, wide, *bucket_of(function, bits)};
+	*bucket_of(function, bits) = known;
+	function->constant_count++;
 	function->constant_bytes = at + size;
 	for (int lane = 0; lane < EMU_LANES; lane++)
 		if (wide)

@@ -139,6 +139,7 @@ static void add_hazard(const struct emu_where *where, enum emu_severity severity
 static void report(const struct emu_where *where, enum emu_severity severity, const char *rule,
 		   const char *format, va_list arguments)
 {
+	const char *hint = emu_hint_for(where->grid, rule);
 	char *text = malloc(MAX_MESSAGE);
 	int used = 0;
 
@@ -151,6 +152,11 @@ static void report(const struct emu_where *where, enum emu_severity severity, co
 			size_t length = strlen(text);
 
 			snprintf(text + length, MAX_MESSAGE - length, " (lane %d)", where->lane);
+		}
+		if (hint) {
+			size_t length = strlen(text);
+
+			snprintf(text + length, MAX_MESSAGE - length, "\n    fix: %s", hint);
 		}
 	}
 	if (!where->grid->stopped || severity != EMU_ERROR)

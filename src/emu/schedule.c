@@ -187,6 +187,9 @@ static bool out_of_budget(struct emu_worker *worker, struct emu_warp *warp)
 		emu_fault_at(&where, "interrupted", "the launch was interrupted");
 		return true;
 	}
+	if (launch->progress)
+		launch->progress(launch->progress_context, worker->before + worker->instructions,
+				 worker->grid->next_cluster * worker->grid->cluster_ctas);
 	return false;
 }
 
@@ -290,8 +293,8 @@ static bool admit(struct emu_worker *worker)
 	worker->since_admission = worker->instructions;
 	/* A cluster by itself runs as it would on any host thread. */
 	if (!worker->clusters)
-		worker->random = (grid->launch->seed * 2 + 1) ^
-				 (grid->next_cluster * 0x9e3779b97f4a7c15ull);
+		worker->random =
+			(grid->launch->seed * 2 + 1) ^ (grid->next_cluster * 0x9e3779b97f4a7c15ull);
 	cluster = emu_cluster_new(worker, grid->next_cluster);
 	if (!cluster) {
 		struct emu_where where = {.grid = grid, .warp = -1, .lane = -1};

@@ -20,7 +20,11 @@
 struct slots {
 	struct emu_function *function;
 	struct emu_flow flow;
-	size_t words; /* of a set of registers */
+	/* Sets hold the registers that more than one block may know: `member` numbers them,
+	   `members` lists them.  All others begin and end inside a block. */
+	uint32_t *member, *members, member_count;
+	uint32_t *killed_in; /* by register: 1 + the last block that writes it unguarded */
+	size_t words;        /* of a set */
 	uint64_t *in, *out, *uses, *kills;
 	uint32_t *start, *end; /* interval of each register; start UINT32_MAX: unused */
 };
@@ -69,15 +73,40 @@ static void visit_instruction(struct slots *slots, uint32_t pc, visit_register v
 			visit_operand(slots, &ins->operands[i], true, false, pc, visit);
 }
 
-static bool has(const uint64_t *set, uint32_t reg)
+static bool has(const uint64_t *set, uint32_t member)
 {
-	return set[reg / 64] >> reg % 64 & 1;
+	return set[member / 64] >> member % 64 & 1;
 }
 
-static void add(uint64_t *set, uint32_t reg)
+static void add(uint64_t *set, uint32_t member)
 {
-	set[reg / 64] |= 1ull << reg % 64;
+	set[member / 64] |= 1ull << member % 64;
 }
+
+/* ---- which registers blocks share ----------------------------------------------------- */
+
+static void become_member(struct slots *slots, uint32_t reg)
+{
+	if (slots->member[reg] != UINT32_MAX)
+		return;
+	slots->member[reg] = slots->member_count;
+	slots->members[slots->member_count++] = reg;
+}
+
+static void find_member(struct slots *slots, uint32_t reg, bool written, uint32_t pc)
+{
+	const struct emu_ins *ins = &slots->function->ins[pc];
+	uint32_t block = slots->flow.block_of[pc] + 1;
+
+	if (!written && slots->killed_in[reg] != block)
+		become_member(slots, reg);
+	if (written && ins->flags & (EMU_I_PENDING_WGMMA | EMU_I_PENDING_TMEM))
+		become_member(slots, reg);
+	if (written && ins->guard == EMU_NO_GUARD)
+		slots->killed_in[reg] = block;
+}
+
+/* ---- liveness -------------------------------------------------------------------------- */
 
 static void extend(struct slots *slots, uint32_t reg, uint32_t pc)
 {
@@ -91,13 +120,16 @@ static void summarize(struct slots *slots, uint32_t reg, bool written, uint32_t 
 {
 	uint32_t b = slots->flow.block_of[pc];
 	uint64_t *uses = slots->uses + b * slots->words, *kills = slots->kills + b * slots->words;
+	uint32_t member = slots->member[reg];
 
 	extend(slots, reg, pc);
-	if (!written && !has(kills, reg))
-		add(uses, reg);
+	if (member == UINT32_MAX)
+		return;
+	if (!written && !has(kills, member))
+		add(uses, member);
 	/* A guarded write leaves the other lanes' values in place. */
 	if (written && slots->function->ins[pc].guard == EMU_NO_GUARD)
-		add(kills, reg);
+		add(kills, member);
 }
 
 static void solve_liveness(struct slots *slots)
@@ -134,7 +166,7 @@ static void extend_set(struct slots *slots, const uint64_t *set, uint32_t pc)
 {
 	for (size_t w = 0; w < slots->words; w++)
 		for (uint64_t bits = set[w]; bits; bits &= bits - 1)
-			extend(slots, (uint32_t)(w * 64) + (uint32_t)__builtin_ctzll(bits), pc);
+			extend(slots, slots->members[w * 64 + (size_t)__builtin_ctzll(bits)], pc);
 }
 
 static void extend_blocks(struct slots *slots)
@@ -151,7 +183,8 @@ static void note_pending(struct slots *slots, uint32_t reg, bool written, uint32
 {
 	(void)pc;
 	if (written)
-		add(slots->uses, reg); /* `uses` of block 0 serves as the running set */
+		add(slots->uses,
+		    slots->member[reg]); /* `uses` of block 0 serves as the running set */
 }
 
 static void walk_pending(struct slots *slots, uint32_t b, uint32_t pending, uint32_t await,
@@ -342,46 +375,74 @@ static bool color_all(struct slots *slots)
 	return fine;
 }
 
+static void set_all(uint32_t *values, size_t count)
+{
+	memset(values, 0xff, count * sizeof *values);
+}
+
+/* Which registers the sets have; then the sets, all empty; NULL when they are too large. */
+static uint64_t *make_sets(struct slots *slots)
+{
+	size_t sets, bytes;
+	uint64_t *memory;
+
+	for (uint32_t pc = 0; pc < slots->function->ins_count; pc++)
+		visit_instruction(slots, pc, find_member);
+	slots->words = (slots->member_count + 63u) / 64;
+	sets = slots->words * slots->flow.count;
+	bytes = sets * 4 * sizeof *memory;
+	memory = bytes <= MAX_SET_BYTES ? calloc(1, bytes + sizeof *memory) : NULL;
+	slots->in = memory;
+	slots->out = memory ? memory + sets : NULL;
+	slots->uses = memory ? memory + 2 * sets : NULL;
+	slots->kills = memory ? memory + 3 * sets : NULL;
+	return memory;
+}
+
+static bool find_intervals(struct slots *slots)
+{
+	uint64_t *sets = make_sets(slots);
+
+	if (!sets)
+		return false;
+	for (uint32_t pc = 0; pc < slots->function->ins_count; pc++)
+		visit_instruction(slots, pc, summarize);
+	solve_liveness(slots);
+	extend_blocks(slots);
+	extend_pending(slots, EMU_I_PENDING_WGMMA, EMU_I_AWAIT_WGMMA);
+	extend_pending(slots, EMU_I_PENDING_TMEM, EMU_I_AWAIT_TMEM);
+	free(sets);
+	return true;
+}
+
 bool emu_slots_function(struct emu_function *function, struct emu_error *error)
 {
 	struct slots slots = {.function = function};
-	size_t registers = function->register_count, sets;
-	uint64_t *memory = NULL;
+	size_t registers = function->register_count + 1u;
+	uint32_t *memory = calloc(5 * registers, sizeof *memory);
 	bool fine = emu_flow_build(&slots.flow, function, error);
 
-	slots.words = (registers + 63) / 64;
-	sets = slots.words * slots.flow.count;
 	function->register_refs =
 		emu_arena_alloc(&function->module->arena, registers * sizeof(uint32_t));
-	slots.start = malloc((registers + 1) * sizeof(uint32_t));
-	slots.end = calloc(registers + 1, sizeof(uint32_t));
-	if (fine && sets * 4 * sizeof *memory <= MAX_SET_BYTES)
-		memory = calloc(sets * 4 + 1, sizeof *memory);
-	fine = fine && memory && slots.start && slots.end && function->register_refs;
+	fine = fine && memory && function->register_refs;
 	if (fine) {
-		memset(slots.start, 0xff, (registers + 1) * sizeof(uint32_t));
-		slots.in = memory;
-		slots.out = memory + sets;
-		slots.uses = memory + 2 * sets;
-		slots.kills = memory + 3 * sets;
-		for (uint32_t pc = 0; pc < function->ins_count; pc++)
-			visit_instruction(&slots, pc, summarize);
-		solve_liveness(&slots);
-		extend_blocks(&slots);
-		extend_pending(&slots, EMU_I_PENDING_WGMMA, EMU_I_AWAIT_WGMMA);
-		extend_pending(&slots, EMU_I_PENDING_TMEM, EMU_I_AWAIT_TMEM);
-		fine = color_all(&slots);
-		if (fine)
-			set_refs(function);
+		slots.start = memory;
+		slots.end = memory + registers;
+		slots.member = memory + 2 * registers;
+		slots.members = memory + 3 * registers;
+		slots.killed_in = memory + 4 * registers;
+		set_all(slots.start, registers);
+		set_all(slots.member, registers);
+		fine = find_intervals(&slots) && color_all(&slots);
 	}
+	if (fine)
+		set_refs(function);
 	if (!fine && !error->text[0])
 		snprintf(error->text, sizeof error->text,
 			 "the registers of '%s' that are live at once are too many for the memory "
 			 "there is",
 			 function->name);
 	free(memory);
-	free(slots.start);
-	free(slots.end);
 	emu_flow_free(&slots.flow);
 	return fine;
 }

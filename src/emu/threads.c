@@ -177,6 +177,7 @@ static bool take(struct pool *pool, struct member *m)
 				: 0;
 		m->worker.grid = &m->grid;
 		m->worker.instructions = 0;
+		m->worker.before = pool->instructions;
 		memset(&m->worker.counters, 0, sizeof m->worker.counters);
 	}
 	pthread_mutex_unlock(&pool->lock);
@@ -227,8 +228,10 @@ static void prepare(struct pool *pool, int index)
 
 	m->pool = pool;
 	m->launch = *pool->grid->launch;
-	if (index)
-		m->launch.interrupted = NULL;
+	if (!index)
+		return;
+	m->launch.interrupted = NULL;
+	m->launch.progress = NULL;
 }
 
 bool emu_run_threads(struct emu_grid *grid, int threads)
