@@ -197,6 +197,7 @@ build = {
             "src/place.c",
             "src/print.c",
             "src/print_op.c",
+            "src/progress.c",
             "src/ptxas.c",
             "src/random.c",
             "src/record.c",
