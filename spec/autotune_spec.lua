@@ -144,8 +144,10 @@ describe("tc.autotune", function()
 
    it("refuses wrong arguments", function()
       assert.error_matches(function() tc.autotune({}, kernel, {}) end, "a list of at least one candidate expected")
-      assert.error_matches(function() tc.autotune({ {} }, 1, {}) end, "function that builds a candidate expected, got integer 1")
-      assert.error_matches(function() tc.autotune({ {} }, kernel, 1) end, "list of the arguments of a call expected, got integer 1")
+      assert.error_matches(function() tc.autotune({ {} }, 1, {}) end,
+         "function that builds a candidate expected, got integer 1")
+      assert.error_matches(function() tc.autotune({ {} }, kernel, 1) end,
+         "list of the arguments of a call expected, got integer 1")
       assert.error_matches(function() tc.autotune({ {} }, kernel, {}, { bye = 1 }) end, "unknown option 'bye'")
       assert.error_matches(function() tc.autotune({ {} }, kernel, {}, { by = 1 }) end, "option 'by' must be")
    end)

@@ -41,7 +41,8 @@ describe("tc.bench", function()
       message(tc.bench, print, { warm = 1 }))
     assert.matches("unknown option 'x' %(options: device, quantiles, repetitions, warmup%)",
       message(tc.bench, print, { x = 1 }))
-    assert.matches("option 'repetitions' must be an integer >= 1, got integer 0", message(tc.bench, print, { repetitions = 0 }))
+    assert.matches("option 'repetitions' must be an integer >= 1, got integer 0",
+      message(tc.bench, print, { repetitions = 0 }))
     assert.matches("options table expected, got string \"emulator\"", message(tc.bench, print, "emulator"))
   end)
 end)

@@ -469,7 +469,8 @@ proto: .callprototype (.param .b32 _) _ (.param .b32 _);
   end)
 
   it("without end are a stack overflow", function()
-    fault("stack-overflow", " call endless;", { before = ".func endless;\n.func endless\n{\n call endless;\n ret;\n}\n" })
+    fault("stack-overflow", " call endless;",
+      { before = ".func endless;\n.func endless\n{\n call endless;\n ret;\n}\n" })
   end)
 
   it("of what is not there are refused", function()

@@ -77,7 +77,8 @@ describe("tc.copy_gmem_to_smem refuses", function()
             function() tc.copy_gmem_to_smem(tile, s, b) end
       end, pair)
    refuses("a cluster barrier", "A copy arrives on a barrier of its own CTA, not on a tc.cluster_barrier.", function(x)
-      local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.cluster_barrier { collective_axes = "x" }, x:tile({ 0, 0 }, { 128, 64 })
+      local s, b = tc.smem({ 128, 64 }, tc.f16), tc.cluster_barrier { collective_axes = "x" }
+      local tile = x:tile({ 0, 0 }, { 128, 64 })
       return function() tc.copy_gmem_to_smem(tile, s, b) end
    end, pair)
    refuses("a partitioned load of another shape",

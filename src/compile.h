@@ -228,7 +228,7 @@ struct compilation {
 	struct interval *intervals;     /* of s32 values, by val id */
 	struct walked *walked;          /* by val id: see tc_low_value */
 	int walks;
-	int version;                    /* .version times ten: 80, 86, 88 */
+	int version; /* .version times ten: 80, 86, 88 */
 	bool uses_tmem;
 	/* place */
 	int64_t smem_bytes, tmem_slot;

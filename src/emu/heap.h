@@ -12,7 +12,7 @@ struct emu {
 	uint64_t next_address;
 	struct emu_allocation **allocations; /* by address; the last released ones stay */
 	size_t count, room, released;
-	int running; /* grids, whose warps point at allocations: none is forgotten then */
+	int running;          /* grids, whose warps point at allocations: none is forgotten then */
 	pthread_mutex_t lock; /* device-side malloc runs on several host threads */
 };
 
