@@ -44,10 +44,20 @@ help:
 	@echo "format      clang-format on all C files"
 	@echo "install     into PREFIX ($(PREFIX))"
 	@echo "env         print the variables that make require 'tcmma' work from this tree"
+	@echo "clean       remove $(BUILD)"
+
+# Of Lua's functions the interpreter has the only copy, so -z defs cannot be used.  Symbols of libc have
+# versions, those of compilers and sanitizers begin with _: any other name that is undefined is ours.
+UNDEFINED = nm -D --undefined-only $@.part | \
+  awk '$$1 == "U" && $$2 !~ /@|^_|^luaL?_/ { name = name " " $$2 } / malloc@/ { versions = 1 } \
+    END { if (versions) print name }'
 
 $(BUILD)/tcmma/core.so: $(OBJ) $(BUILD)/libtcmma-emu.a
 	@mkdir -p $(@D)
-	$(CC) -shared $(LDFLAGS) -o $@ $(OBJ) $(BUILD)/libtcmma-emu.a $(LDLIBS)
+	$(CC) -shared $(LDFLAGS) -o $@.part $(OBJ) $(BUILD)/libtcmma-emu.a $(LDLIBS)
+	@undefined=$$($(UNDEFINED)); if [ -n "$$undefined" ]; then \
+	  echo "error: $@ would lack$$undefined, which nothing in src/ defines"; rm -f $@.part; exit 1; fi
+	@mv $@.part $@
 
 $(BUILD)/libtcmma-emu.a: $(EMUOBJ)
 	@rm -f $@

@@ -17,8 +17,8 @@ describe("installation", function()
       local tree, source = os.tmpname(), os.tmpname()
       os.remove(tree) os.remove(source)
       assert(run(("mkdir -p %s && cp -r src lua docs examples LICENSE tcmma-scm-1.rockspec %s"):format(source, source)))
-      local ok, log = run(("cd %s && CFLAGS='-O1 -fPIC' luarocks-5.4 make --deps-mode=none --tree %s tcmma-scm-1.rockspec")
-         :format(source, tree))
+      local make = "luarocks-5.4 make --deps-mode=none --tree %s tcmma-scm-1.rockspec"
+      local ok, log = run(("cd %s && CFLAGS='-O1 -fPIC' " .. make):format(source, tree))
       assert(ok, log)
       local script = [[
          package.path = "%s/share/lua/5.4/?.lua;%s/share/lua/5.4/?/init.lua"
@@ -49,6 +49,42 @@ describe("installation", function()
          if not name:match "^_" then names[#names + 1] = name end
       end
       assert.same({ "luaopen_tcmma_core" }, names)
+   end)
+
+   it("does not link what lacks a function", function()
+      local folder = os.tmpname()
+      os.remove(folder)
+      assert(run(("mkdir -p %s/src/emu && cp Makefile %s"):format(folder, folder)))
+      local function write(name, text)
+         local f <close> = assert(io.open(folder .. "/src/" .. name, "w"))
+         f:write(text)
+      end
+      write("emu/part.c", "#include <stdlib.h>\nvoid *emu_part(void);\nvoid *emu_part(void) { return malloc(1); }\n")
+      local function make(called)
+         write("core.c", ([[
+            #include <lauxlib.h>
+            #include <math.h>
+            void *emu_part(void);
+            void *%s(void);
+            __attribute__((visibility("default"))) int luaopen_tcmma_core(lua_State *L);
+            int luaopen_tcmma_core(lua_State *L)
+            {
+               lua_pushlightuserdata(L, %s());
+               lua_pushlightuserdata(L, emu_part());
+               lua_pushnumber(L, cos(lua_tonumber(L, 1)));
+               return luaL_error(L, "%%d", 1);
+            }
+         ]]):format(called, called))
+         return run(("make -C %s -s BUILD=out all"):format(folder))
+      end
+      local ok, log = make "emu_part_that_is_not_there"
+      assert.is_false(ok)
+      assert.matches("error: out/tcmma/core.so would lack emu_part_that_is_not_there, which nothing in src/ defines",
+         log, 1, true)
+      assert(not io.open(folder .. "/out/tcmma/core.so"))
+      assert(make "emu_part")
+      assert(make "emu_part") -- nothing to do
+      run("rm -rf " .. folder)
    end)
 
    it("sets no global", function()
