@@ -312,10 +312,10 @@ static enum emu_step issue_one(struct emu_warp *warp, const struct emu_ins *ins,
 		return EMU_STOPPED;
 	}
 	if (op->size % 16) {
+		emu_fault(warp, lane, "misaligned",
+			  "bulk copy of %u bytes; the size must be a multiple of 16", op->size);
 		op->op.discard(&op->op);
-		return emu_fault(warp, lane, "misaligned",
-				 "bulk copy of %u bytes; the size must be a multiple of 16",
-				 op->size);
+		return EMU_STOPPED;
 	}
 	if (warp->order && !watch(op, lane)) {
 		op->op.discard(&op->op);
