@@ -2,6 +2,7 @@
 # Runs the specs, each file in a process of its own, as many at a time as there
 # are cores, and ends in a line "N passed, N failed, N skipped".
 # TAGS=gpu or TAGS=slow runs those specs instead of the ordinary ones.
+# With REQUIRE_ASSEMBLER a machine without nvJitLink has failed.
 set -u
 BUILD=${BUILD:-build}
 LUA=${LUA:-lua5.4}
@@ -14,6 +15,10 @@ preload=
 if [ -n "${SANITIZED:-}" ]; then
 	preload=$(${CC:-gcc} -print-file-name=libasan.so):$(${CC:-gcc} -print-file-name=libubsan.so)
 	export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
+fi
+if [ -n "${REQUIRE_ASSEMBLER:-}" ] && [ "${1:-}" != --one ]; then
+	LD_PRELOAD=$preload $LUA -e 'assert(require "tcmma".versions().nvjitlink)' >/dev/null 2>&1 ||
+		{ echo "nvJitLink was not found: no emitted kernel can be assembled"; echo "0 passed, 1 failed, 0 skipped"; exit 1; }
 fi
 export LUA BUILD select out preload
 BUSTED=$(command -v busted) || { echo "busted is missing: apt-get install lua-busted"; echo "0 passed, 1 failed"; exit 1; }
