@@ -173,6 +173,53 @@ describe("a tile of TMEM", function()
    end)
 end)
 
+describe("two stores of one role to the same elements", function()
+   -- The value of tensor memory is stored by other threads than the constant before it.
+   for _, where in ipairs { "GMEM", "SMEM" } do
+      it("come in the order of the program in " .. where, function()
+         local k = tc.kernel {
+            name = "twice",
+            args = { tc.gmem({ 128, 64 }, "f16"), tc.gmem({ 64, 128 }, "f16"), tc.gmem({ 128, 128 }, "f32") },
+            body = function(a, b, out)
+               local sa, sb = tc.smem({ 128, 64 }, "f16"), tc.smem({ 64, 128 }, "f16")
+               local acc = tc.tmem({ 128, 128 }, "f32")
+               local tile = where == "SMEM" and tc.smem({ 128, 128 }, "f32") or out
+               local loaded, done = tc.barrier { num_arrivals = 2 }, tc.barrier { orders_tensor_core = true }
+               tc.copy_gmem_to_smem(a, sa, loaded)
+               tc.copy_gmem_to_smem(b, sb, loaded)
+               tc.barrier_wait(loaded)
+               tc.mma(acc, sa, sb, { barrier = done, accumulate = false })
+               tc.barrier_wait(done)
+               tile:store(3.0)
+               tile:store(tc.async_load_tmem(acc))
+               if where == "SMEM" then out:store(tile:load()) end
+            end,
+         }
+         local a, b = tc.randn({ 128, 64 }, "f16", { seed = 1 }), tc.randn({ 64, 128 }, "f16", { seed = 2 })
+         for _, target in ipairs { "sm_100a", "sm_90a" } do
+            for _, mode in ipairs { "fast", "check", "random" } do
+               local out = tc.zeros({ 128, 128 }, "f32")
+               local report = k:emulate({ target = target, mode = mode }, a, b, out)
+               assert.equal(0, #report.hazards, tostring(report))
+               assert(tc.allclose(out, tc.reference.matmul(a, b), { rtol = 1e-4, atol = 1e-4 }))
+            end
+         end
+      end)
+   end
+
+   it("of the same threads need no barrier", function()
+      local k = tc.kernel {
+         name = "same", args = { tc.gmem({ 128, 64 }, "f32"), tc.gmem({ 128, 64 }, "f32") },
+         body = function(x, y)
+            local v = x:load()
+            y:store(v)
+            y:store(v * 2)
+         end,
+      }
+      assert.is_nil(k:ptx { target = "sm_100a" }:match "bar%.sync")
+   end)
+end)
+
 describe("the PTX of an epilogue", function()
    it("is a load, a wait, conversions and 16-byte stores to addresses computed once", function()
       local k = tc.kernel({

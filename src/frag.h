@@ -160,6 +160,8 @@ struct mreg *tc_entry_register(struct low *l, const void *key, size_t size);
 
 /* ---- lower_frag_memory.c ---------------------------------------------------------------- */
 
+/* What a STORE stores from. */
+const struct distribution *tc_store_distribution(struct low *l, const struct op *op);
 /* Elements that one access may move along view dimension `axis`: 1 unless it
  * is contiguous and aligned. */
 int tc_ref_vector(const struct ref *r, int *axis);

@@ -156,13 +156,19 @@ void tc_lower_load(struct low *l, const struct op *op)
 	tc_value_define(l, o->result, v);
 }
 
-/* Where a splat is stored from: it belongs to no group. */
-static const struct distribution *distribution_for(struct low *l, const struct ref *r,
-						   const struct frag_node *n)
+const struct distribution *tc_store_distribution(struct low *l, const struct op *op)
 {
-	struct distribution *d = tc_arena_alloc(l->arena, sizeof *d);
-	int axis, vector = tc_ref_vector(r, &axis);
+	const struct ref *r = op->u.store.ref;
+	const struct frag_node *n = &tc_frag_plan(l)->node[op->u.store.value->id];
+	const struct distribution *of_group = tc_frag_distribution(l, op->u.store.value->id);
+	struct distribution *d;
+	int axis, vector;
 
+	if (of_group)
+		return of_group;
+	/* A splat belongs to no group. */
+	d = tc_arena_alloc(l->arena, sizeof *d);
+	vector = tc_ref_vector(r, &axis);
 	if (r->rank == 1)
 		axis = n->axis;
 	while (vector > 1 && n->extent[axis] % vector != 0)
@@ -175,14 +181,12 @@ void tc_lower_store(struct low *l, const struct op *op)
 {
 	const struct store_op *o = &op->u.store;
 	const struct frag_node *n = &tc_frag_plan(l)->node[o->value->id];
-	const struct distribution *d = tc_frag_distribution(l, o->value->id);
+	const struct distribution *d = tc_store_distribution(l, op);
 	bool along[2] = {n->extent[0] > 1, n->extent[1] > 1};
 	struct frag_value *v;
 	struct tile *t;
 
 	tc_low_all(l);
-	if (!d)
-		d = distribution_for(l, o->ref, n);
 	v = tc_value_stored(l, o->value, d, n->axis, along);
 	tc_frag_order(l, op);
 	if (l->c->target->ops->store_tile && !o->ref->cluster_rank &&

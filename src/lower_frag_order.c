@@ -1,15 +1,17 @@
 /*
  * A role's loads see its earlier stores, and its stores come after its earlier
- * loads, although other threads may have made them: a role barrier stands
- * between where the recording has none.  Only memory that a role both loads and
+ * loads and stores, although other threads may have made them: a role barrier
+ * stands between where the recording has none.  Only memory that a role loads and
  * stores through registers is concerned; for readers elsewhere the user writes
- * commit_smem() and barriers.
+ * commit_smem() and barriers.  Of two stores of one distribution and shape each
+ * thread is taken to store its own elements, or others than any thread before.
  */
 #include "frag.h"
 
 enum {
 	ACCESS_LOAD = 1,
-	ACCESS_STORE = 2
+	ACCESS_STORE = 2,
+	ACCESS_STORE_ELSEWHERE = 4 /* by threads other than those of the store in question */
 };
 
 static bool same_memory(const struct alloc *a, const struct alloc *b)
@@ -34,40 +36,54 @@ static const struct ref *accessed(const struct op *op, int *access)
 	}
 }
 
-static int accesses_of_scope(const struct low *l, const struct scope *s, const struct alloc *a);
-
-/* How an op, or the ops in it, access the memory of a. */
-static int accesses(const struct low *l, const struct op *op, const struct alloc *a)
+static bool by_same_threads(struct low *l, const struct op *a, const struct op *b)
 {
-	int access, of_blocks = 0;
+	const struct frag_node *x = &tc_frag_plan(l)->node[a->u.store.value->id];
+	const struct frag_node *y = &tc_frag_plan(l)->node[b->u.store.value->id];
+
+	return x->axis == y->axis && x->extent[0] == y->extent[0] && x->extent[1] == y->extent[1] &&
+	       a->u.store.ref->transposed == b->u.store.ref->transposed &&
+	       tc_distribution_equal(tc_store_distribution(l, a), tc_store_distribution(l, b));
+}
+
+static int accesses_of_scope(struct low *l, const struct scope *s, const struct op *of);
+
+/* How an op, or the ops in it, access the memory that `of` loads or stores. */
+static int accesses(struct low *l, const struct op *op, const struct op *of)
+{
+	int access, unused, of_blocks = 0;
 	const struct ref *r;
 
 	if (!l->role->op_kept[op->id])
 		return 0;
 	switch (op->kind) {
 	case OP_RANGE:
-		return accesses_of_scope(l, op->u.range.body, a);
+		return accesses_of_scope(l, op->u.range.body, of);
 	case OP_LOOP:
-		return accesses_of_scope(l, op->u.loop.body, a);
+		return accesses_of_scope(l, op->u.loop.body, of);
 	case OP_ROLE:
-		return accesses_of_scope(l, op->u.role.body, a);
+		return accesses_of_scope(l, op->u.role.body, of);
 	case OP_WHEN:
-		of_blocks = accesses_of_scope(l, op->u.when.then, a);
+		of_blocks = accesses_of_scope(l, op->u.when.then, of);
 		if (op->u.when.otherwise)
-			of_blocks |= accesses_of_scope(l, op->u.when.otherwise, a);
+			of_blocks |= accesses_of_scope(l, op->u.when.otherwise, of);
 		return of_blocks;
 	default:
 		r = accessed(op, &access);
-		return r && same_memory(r->alloc, a) ? access : 0;
+		if (!r || !same_memory(r->alloc, accessed(of, &unused)->alloc))
+			return 0;
+		if (op->kind == OP_STORE && of->kind == OP_STORE && !by_same_threads(l, op, of))
+			access |= ACCESS_STORE_ELSEWHERE;
+		return access;
 	}
 }
 
-static int accesses_of_scope(const struct low *l, const struct scope *s, const struct alloc *a)
+static int accesses_of_scope(struct low *l, const struct scope *s, const struct op *of)
 {
 	int all = 0;
 
 	for (const struct op *op = s->first; op; op = op->next)
-		all |= accesses(l, op, a);
+		all |= accesses(l, op, of);
 	return all;
 }
 
@@ -80,7 +96,7 @@ static bool has_barrier(struct low *l, const struct op *op)
 }
 
 /* Between a conflicting access and `op` the role has met already. */
-static bool met_since(struct low *l, const struct op *op, const struct alloc *a, int conflict)
+static bool met_since(struct low *l, const struct op *op, int conflict)
 {
 	bool met = false;
 
@@ -89,7 +105,7 @@ static bool met_since(struct low *l, const struct op *op, const struct alloc *a,
 			continue;
 		if (has_barrier(l, o))
 			met = true;
-		else if (accesses(l, o, a) & conflict)
+		else if (accesses(l, o, op) & conflict)
 			met = false;
 	}
 	return met;
@@ -97,12 +113,12 @@ static bool met_since(struct low *l, const struct op *op, const struct alloc *a,
 
 void tc_frag_order(struct low *l, const struct op *op)
 {
-	int access, conflict;
-	const struct alloc *a = accessed(op, &access)->alloc;
+	int access, conflict = ACCESS_STORE;
 
-	conflict = ACCESS_LOAD | ACCESS_STORE;
-	conflict &= ~access;
-	if ((accesses_of_scope(l, l->c->kern->root, a) & conflict) &&
-	    (l->role->class || !met_since(l, op, a, conflict)))
+	accessed(op, &access);
+	if (access == ACCESS_STORE)
+		conflict = ACCESS_LOAD | ACCESS_STORE_ELSEWHERE;
+	if ((accesses_of_scope(l, l->c->kern->root, op) & conflict) &&
+	    (l->role->class || !met_since(l, op, conflict)))
 		tc_low_class_barrier(l);
 }
