@@ -655,6 +655,55 @@ static void test_adder_dense(enum emu_element element, int fraction_bits, bool h
 	      fraction_bits, wrong);
 }
 
+static float wide_value(enum emu_element element, uint32_t *state, bool finite)
+{
+	uint8_t raw[4];
+	float value;
+
+	for (int i = 0; i < 4; i++) {
+		*state = *state * 1664525 + 1013904223;
+		raw[i] = (uint8_t)(*state >> 16);
+	}
+	emu_panel_f32(element, EMU_PACK_CONTAINERS, raw, 1, &value);
+	return (finite && !isfinite(value)) || *state >> 28 == 0 ? 0.0f : value;
+}
+
+/* The same over all that the types hold: subnormals, zeros, the ends of the range, NaN. */
+static void test_adder_wide(enum emu_element element, int fraction_bits, int k)
+{
+	enum {
+		n = 9,
+		most_k = 32
+	};
+	struct emu_adder adder = {fraction_bits, fraction_bits == 13 ? 13 : 23, false, element,
+				  element};
+	static float a[most_k * 16], b[n * most_k], d[n * 16], e[n * 16];
+	uint32_t state = 99;
+	int wrong = 0;
+
+	for (int round = 0; round < 300; round++) {
+		bool finite = round % 10 != 0;
+		/* Now and then all products are tiny, so that C or a subnormal sum decides. */
+		float unit = round % 3 == 0 ? 0x1p-126f : 1.0f;
+
+		for (int i = 0; i < k * 16; i++)
+			a[i] = wide_value(element, &state, finite);
+		for (int i = 0; i < n * k; i++)
+			b[i] = wide_value(element, &state, finite);
+		for (int i = 0; i < n * 16; i++)
+			d[i] = e[i] = wide_value(EMU_ELEMENT_TF32, &state, finite) * unit;
+		if (round % 6 == 0)
+			memset(a, 0, sizeof a);
+		emu_gemm_adder(&adder, NULL, n, k, a, 16, b, k, d, 16, true);
+		for (int j = 0; j < n; j++)
+			emu_adder_column(&adder, NULL, j, k, a, 16, b + j * k, e + j * 16, true);
+		for (int i = 0; i < n * 16; i++)
+			wrong += emu_bits_of_f32(d[i]) != emu_bits_of_f32(e[i]);
+	}
+	check(wrong == 0, "adder in vectors over the range, %s, %d bits, K = %d: %d differ",
+	      emu_element_name(element), fraction_bits, k, wrong);
+}
+
 int main(void)
 {
 	test_numbers();
@@ -683,6 +732,12 @@ int main(void)
 	test_adder_dense(EMU_ELEMENT_E4M3, 13, false);
 	test_adder_dense(EMU_ELEMENT_E5M2, 13, true);
 	test_adder_dense(EMU_ELEMENT_E2M1, 25, false);
+	test_adder_wide(EMU_ELEMENT_F16, 25, 16);
+	test_adder_wide(EMU_ELEMENT_BF16, 25, 16);
+	test_adder_wide(EMU_ELEMENT_TF32, 25, 8);
+	test_adder_wide(EMU_ELEMENT_E4M3, 13, 32);
+	test_adder_wide(EMU_ELEMENT_E5M2, 13, 32);
+	test_adder_wide(EMU_ELEMENT_E5M2, 25, 24);
 	printf("%d passed, %d failed\n", passed, failed);
 	return failed != 0;
 }

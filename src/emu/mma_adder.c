@@ -127,34 +127,10 @@ static float round_to_f16(int64_t total, int exponent, int fraction)
 	return (float)copysign(rounded, value);
 }
 
-/*
- * Away from the ends of the range the double of the total, which is exact, is cut
- * off in its bits and scaled by an exact power of two.
- */
-static bool round_quickly(int64_t total, int scale, int mantissa, float *result)
+float emu_adder_round_slowly(const struct emu_adder *adder, int64_t total, int exponent)
 {
-	double value = (double)total, unit;
-	uint64_t bits, unit_bits = (uint64_t)(1023 + scale) << 52;
-
-	if (total > 1ll << 53 || total < -(1ll << 53) || scale < -200 || scale > 60)
-		return false;
-	memcpy(&bits, &value, sizeof bits);
-	memcpy(&unit, &unit_bits, sizeof unit);
-	bits &= ~0ull << (52 - mantissa);
-	memcpy(&value, &bits, sizeof value);
-	value *= unit;
-	*result = (float)value;
-	return value == 0 || fabs(value) >= 0x1p-126;
-}
-
-float emu_adder_round(const struct emu_adder *adder, int64_t total, int exponent)
-{
-	float quick;
-
 	if (adder->f16_result)
 		return round_to_f16(total, exponent, adder->fraction_bits);
-	if (round_quickly(total, exponent - adder->fraction_bits, adder->result_bits, &quick))
-		return quick;
 	return round_to_f32(total, exponent, adder->fraction_bits, adder->result_bits);
 }
 
