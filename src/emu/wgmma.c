@@ -132,13 +132,28 @@ static void convert(const struct wgmma_form *form, bool is_a, const uint8_t *raw
 
 /* ---- D in the registers of a warp ---------------------------------------------------- */
 
-/* Column and row of accumulator element i of a lane, inside the warp's 16 rows. */
-static int place(int i, uint32_t lane)
+/*
+ * Accumulator element i of a lane, inside the warp's 16 rows: column 8 (i / 4) + 2 (lane % 4) +
+ * i % 2 and row lane / 4 + 8 (i / 2 % 2), so its place is the sum of one by i and one by lane.
+ */
+static int place_of_element(int i)
 {
-	int row = (int)(lane >> 2) + 8 * (i >> 1 & 1);
-	int column = 8 * (i >> 2) + 2 * (int)(lane & 3) + (i & 1);
+	return (8 * (i >> 2) + (i & 1)) * EMU_GEMM_ROWS + 8 * (i >> 1 & 1);
+}
 
-	return column * EMU_GEMM_ROWS + row;
+#define PLACE_OF_LANE(lane) (2 * ((lane)&3) * EMU_GEMM_ROWS + ((lane) >> 2))
+
+/* The row of a register that holds f32, from or to the tile. */
+static void take_row(const uint32_t *row, float *tile)
+{
+	for (int lane = 0; lane < EMU_LANES; lane++)
+		tile[PLACE_OF_LANE(lane)] = row ? emu_f32_of_bits(row[lane]) : 0;
+}
+
+static void give_row(const float *tile, uint32_t *row)
+{
+	for (int lane = 0; lane < EMU_LANES; lane++)
+		row[lane] = emu_bits_of_f32(tile[PLACE_OF_LANE(lane)]);
 }
 
 static uint32_t *register_row(const struct entry *entry, int i)
@@ -154,12 +169,13 @@ static void load_d(const struct entry *entry, const struct wgmma_form *form, flo
 
 	for (int i = 0; i < form->n / 2; i++) {
 		const uint32_t *row = register_row(entry, half ? i / 2 : i);
-		for (uint32_t lane = 0; lane < EMU_LANES; lane++) {
-			uint32_t word = row ? row[lane] : 0;
-			tile[place(i, lane)] =
-				half ? emu_f16_to_f32((uint16_t)(word >> 16 * (i & 1)))
-				     : emu_f32_of_bits(word);
-		}
+		float *at = tile + place_of_element(i);
+
+		if (!half)
+			take_row(row, at);
+		for (int lane = 0; half && lane < EMU_LANES; lane++)
+			at[PLACE_OF_LANE(lane)] =
+				row ? emu_f16_to_f32((uint16_t)(row[lane] >> 16 * (i & 1))) : 0;
 	}
 }
 
@@ -169,17 +185,22 @@ static void store_d(const struct entry *entry, const struct wgmma_form *form, co
 
 	for (int i = 0; i < form->n / 2; i += half ? 2 : 1) {
 		uint32_t *row = register_row(entry, half ? i / 2 : i);
+		const float *at = tile + place_of_element(i);
+
 		if (!row)
 			continue;
+		if (!half && entry->mask == EMU_FULL) {
+			give_row(at, row);
+			continue;
+		}
 		EMU_FOR_LANES(lane, entry->mask)
 		{
-			float value = tile[place(i, lane)];
-			if (half)
-				row[lane] = emu_f16_from_f32(value) |
-					    (uint32_t)emu_f16_from_f32(tile[place(i + 1, lane)])
-						    << 16;
-			else
-				row[lane] = emu_bits_of_f32(value);
+			const float *value = at + PLACE_OF_LANE(lane);
+
+			row[lane] = half ? emu_f16_from_f32(*value) |
+						    (uint32_t)emu_f16_from_f32(value[EMU_GEMM_ROWS])
+							    << 16
+					 : emu_bits_of_f32(*value);
 		}
 	}
 }
