@@ -55,7 +55,7 @@ const char *tc_mma_dtype(enum dtype t)
 	return tc_dtypes[t].mlir;
 }
 
-/* ---- the call (rows 1 to 13) -------------------------------------------------------- */
+/* ---- the call -------------------------------------------------------- */
 
 static const char *got_operands(struct kern *k, const struct mma_op *m)
 {
@@ -154,7 +154,7 @@ static void check_call(struct kern *k, const struct mma_op *m)
 	check_extra_operand(k, m, "a_sparse_metadata", m->a_sparse_metadata);
 }
 
-/* ---- the cluster axis (rows 15 to 17, 27) ----------------------------------------------- */
+/* ---- the cluster axis ----------------------------------------------- */
 
 static const char *list_axes(struct kern *k)
 {
@@ -211,7 +211,7 @@ static void check_not_collective(struct kern *k, const struct mma_op *m)
 				      tc_got(k, name[i], ref[i]), name[i]);
 }
 
-/* ---- the instruction (rows 31 to 60) ------------------------------------------------------- */
+/* ---- the instruction ------------------------------------------------------- */
 
 static void check_operand_axes(struct kern *k, const char *name, const struct ref *r)
 {
@@ -414,7 +414,7 @@ static void check_k(struct kern *k, const struct mma_op *m, const struct mma_sha
 			      tc_integer_text(k, group), tc_integer_text(k, s->k));
 }
 
-/* Rows 76 to 79: orders and shapes that no address calculation serves. */
+/* Orders and shapes that no address calculation serves. */
 static void check_tiles(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
 	if (s->a == DT_E2M1 && !s->a_k_major)
@@ -432,7 +432,7 @@ static void check_tiles(struct kern *k, const struct mma_op *m, const struct mma
 			      tc_mma_dtype(s->a));
 }
 
-/* ---- the SMEM descriptor (row 91) ------------------------------------------------------------ */
+/* ---- the SMEM descriptor ------------------------------------------------------------ */
 
 /* Field values are bytes >> 4 in 14 bits. */
 static void check_encodable(struct kern *k, const char *name, const struct ref *r, int64_t bytes)

@@ -15,7 +15,7 @@ struct mma_shape {
 };
 
 const char *tc_mma_dtype(enum dtype t); /* as MLIR spells it */
-/* Rows 61 to 75: scale factors and sparsity metadata. */
+/* Scale factors and sparsity metadata. */
 void tc_check_mma_extras(struct kern *k, const struct mma_op *m, const struct mma_shape *s);
 /* Elements along K that one scale factor covers. */
 int64_t tc_mma_block(const struct mma_op *m, const struct mma_shape *s);

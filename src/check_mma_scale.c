@@ -1,4 +1,4 @@
-/* tc.mma: scale factors and sparsity metadata (rows 61 to 75). */
+/* tc.mma: scale factors and sparsity metadata. */
 #include "check_mma.h"
 
 int64_t tc_mma_block(const struct mma_op *m, const struct mma_shape *s)

@@ -2,9 +2,7 @@
  * Tensor maps, matrix descriptors, operand panels and the multiplication itself.
  *
  * Nothing here knows warps, instructions or the machine: bytes and numbers in,
- * bytes and numbers out.  Section numbers in comments are those of the facts on
- * the instruction set that the emulator was written from: 2 tcgen05.mma, 3
- * shared-memory descriptors, 4 tensor memory, 7 wgmma, 8 TMA, 10 numerics.
+ * bytes and numbers out.  Section numbers in comments are those of docs/isa.md.
  */
 #ifndef TCMMA_EMU_TENSOR_H
 #define TCMMA_EMU_TENSOR_H
