@@ -144,6 +144,7 @@ build = {
             "src/lower.c",
             "src/lower_address.c",
             "src/lower_barrier.c",
+            "src/lower_bounds.c",
             "src/lower_bulk.c",
             "src/lower_cluster.c",
             "src/lower_control.c",

@@ -46,6 +46,24 @@ static void begin(struct compilation *c)
 		p->cluster[i] = cluster_size(c->kern, i);
 }
 
+/* The second emission gives the program other lines. */
+static void add_checks(struct compilation *c)
+{
+	struct program *p = c->program;
+	struct program_text *t = tc_arena_alloc(c->arena, sizeof(*t));
+	struct program_line *lines = p->lines;
+	struct strbuf text = {.arena = c->arena};
+	int count = p->line_count;
+
+	p->line_count = 0;
+	p->lines = NULL;
+	tc_emit(c, &text, true);
+	*t = (struct program_text){text.text, text.length, p->line_count, p->lines};
+	p->line_count = count;
+	p->lines = lines;
+	p->checked = t;
+}
+
 static void finish(struct compilation *c, struct strbuf *text)
 {
 	struct program *p = c->program;
@@ -99,8 +117,10 @@ static void build(void *arg)
 		b->done(c, b->arg);
 		return;
 	}
-	tc_emit(c, &b->text);
+	tc_emit(c, &b->text, false);
 	finish(c, &b->text);
+	if (c->has_checks)
+		add_checks(c);
 }
 
 /* NULL: failed, and the kernel's err says why. */
@@ -155,7 +175,7 @@ static void dump(struct compilation *c, void *arg)
 	else if (strcmp(d->pass, "place") == 0)
 		tc_dump_place(d->out, c);
 	else
-		tc_emit(c, d->out);
+		tc_emit(c, d->out, false);
 }
 
 void tc_dump(struct strbuf *b, struct kern *k, const struct target *t, const char *pass)

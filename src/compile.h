@@ -131,8 +131,9 @@ enum minst_kind {
 	MI_OP,
 	MI_LABEL,
 	MI_COMMENT,
-	MI_RAW,  /* a line of text without semicolon: braces */
-	MI_PLACE /* no code: holds a place that instructions are put before */
+	MI_RAW,   /* a line of text without semicolon: braces */
+	MI_CHECK, /* stops where operand 0, unsigned, is not below operand 1; opcode: why */
+	MI_PLACE  /* no code: holds a place that instructions are put before */
 };
 struct minst {
 	struct minst *next;
@@ -228,7 +229,8 @@ struct compilation {
 	struct interval *intervals;     /* of s32 values, by val id */
 	struct walked *walked;          /* by val id: see tc_low_value */
 	int walks;
-	int version; /* .version times ten: 80, 86, 88 */
+	bool has_checks; /* there is an MI_CHECK */
+	int version;     /* .version times ten: 80, 86, 88 */
 	bool uses_tmem;
 	/* place */
 	int64_t smem_bytes, tmem_slot;
@@ -252,7 +254,11 @@ void tc_lower(struct compilation *c);
 void tc_place(struct compilation *c);
 /* symbols.c: the names for reports; everything has its place. */
 void tc_program_symbols(struct compilation *c);
-void tc_emit(struct compilation *c, struct strbuf *out);
+/*
+ * `checked`: with the checks of MI_CHECK, each on the line of what follows, so that both texts have
+ * the same lines.
+ */
+void tc_emit(struct compilation *c, struct strbuf *out, bool checked);
 /* dump.c: the tables as text. */
 void tc_dump_roles(struct strbuf *b, const struct compilation *c);
 void tc_dump_place(struct strbuf *b, const struct compilation *c);
@@ -339,6 +345,8 @@ void mi_label(struct low *l, int label);
 void mi_flush_comment(struct low *l);
 /* A line as it is, without semicolon. */
 void mi_raw(struct low *l, const char *text);
+/* The 32 bits of `index` are below `limit`, or the emulator stops here and says `why`. */
+void mi_check(struct low *l, struct mreg index, int64_t limit, const char *why);
 void mi_comment(struct low *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 struct mreg mi_reg(struct low *l, enum mreg_type type);
@@ -475,6 +483,8 @@ struct mreg tc_low_gmem_address(struct low *l, const struct ref *r);
 struct mopnd tc_low_gmem_stride(struct low *l, const struct alloc *a, int axis); /* b64 or imm */
 
 void tc_low_ops(struct low *l, const struct scope *s); /* the ops of a scope, in order */
+/* lower_bounds.c: before the code of an op, checks of its recorded indices. */
+void tc_low_bounds(struct low *l, const struct op *op);
 
 /* The lowering of one op; targets list them by op kind. */
 typedef void low_fn(struct low *l, const struct op *op);

@@ -171,7 +171,8 @@ static struct emu_module *load(struct device *d, const struct launch *l, struct 
 
 	if (*l->cache)
 		return *l->cache;
-	*l->cache = emu_module_load(machine(d), l->ptx, l->ptx_length, &why);
+	*l->cache = emu_module_load(machine(d), l->checked ? l->checked->ptx : l->ptx,
+				    l->checked ? l->checked->length : l->ptx_length, &why);
 	if (!*l->cache) {
 		char line[512] = "";
 		struct text t = {.at = line, .size = sizeof line};
@@ -200,6 +201,11 @@ static void converted_free(struct converted *c)
 	free(c->lines);
 }
 
+static int line_count(const struct launch *l)
+{
+	return l->checked ? l->checked->line_count : l->line_count;
+}
+
 static bool converted_new(struct converted *c, const struct launch *l)
 {
 	size_t n = (size_t)l->param_count + 1;
@@ -208,7 +214,7 @@ static bool converted_new(struct converted *c, const struct launch *l)
 	c->sizes = calloc(n, sizeof *c->sizes);
 	c->maps = calloc(n, sizeof *c->maps);
 	c->symbols = calloc((size_t)l->symbol_count + 1, sizeof *c->symbols);
-	c->lines = calloc((size_t)l->line_count + 1, sizeof *c->lines);
+	c->lines = calloc((size_t)line_count(l) + 1, sizeof *c->lines);
 	return c->params && c->sizes && c->maps && c->symbols && c->lines;
 }
 
@@ -252,11 +258,14 @@ static bool convert(struct converted *c, const struct launch *l, struct err *e)
 						    .file = l->symbols[i].file,
 						    .line = l->symbols[i].line,
 						    .note = l->symbols[i].note};
-	for (int i = 0; i < l->line_count; i++)
-		c->lines[i] = (struct emu_source_line){.ptx_line = l->lines[i].ptx_line,
-						       .line = l->lines[i].line,
-						       .file = l->lines[i].file,
-						       .note = l->lines[i].note};
+	for (int i = 0; i < line_count(l); i++) {
+		const struct program_line *at = l->checked ? &l->checked->lines[i] : &l->lines[i];
+
+		c->lines[i] = (struct emu_source_line){.ptx_line = at->ptx_line,
+						       .line = at->line,
+						       .file = at->file,
+						       .note = at->note};
+	}
 	return true;
 }
 
@@ -343,7 +352,7 @@ static bool launch(struct device *d, const struct launch *l, const struct run_op
 					 .param_sizes = c.sizes,
 					 .symbol_count = l->symbol_count,
 					 .symbols = c.symbols,
-					 .line_count = l->line_count,
+					 .line_count = line_count(l),
 					 .lines = c.lines};
 		memcpy(run.grid, l->grid, sizeof run.grid);
 		memcpy(run.block, l->block, sizeof run.block);

@@ -157,6 +157,8 @@ struct lines {
 	size_t counted; /* bytes of it that are counted */
 	struct srcpos at;
 	const char *note; /* of the op at `at` */
+	uint32_t checked; /* the last line with a check */
+	bool stale;       /* the table speaks of that check */
 	int capacity;
 	struct ptrvec files; /* const char *: .file directives, with profile */
 };
@@ -189,20 +191,11 @@ static const char *assert_text(const struct op *op)
 	return op->u.assertion.message ? op->u.assertion.message : "assertion failed";
 }
 
-static void map_line(struct compilation *c, struct lines *n, struct strbuf *b, const struct op *op)
+static void add_line(struct compilation *c, struct lines *n, struct strbuf *b, struct srcpos pos,
+		     const char *note)
 {
-	struct srcpos pos = op ? op->pos : (struct srcpos){0};
 	struct program *p = c->program;
 
-	const char *note = op && op->kind == OP_ASSERT ? assert_text(op) : NULL;
-	bool same = pos.line == n->at.line && pos.file == n->at.file;
-
-	if (same && note == n->note)
-		return;
-	if (!same)
-		put_loc(c, n, b, pos);
-	n->at = pos;
-	n->note = note;
 	if (p->line_count == n->capacity) {
 		int capacity = n->capacity ? 2 * n->capacity : 64;
 		struct program_line *grown =
@@ -218,6 +211,47 @@ static void map_line(struct compilation *c, struct lines *n, struct strbuf *b, c
 				      .line = (uint32_t)pos.line,
 				      .file = pos.file ? tc_arena_strdup(c->arena, pos.file) : NULL,
 				      .note = note ? tc_arena_strdup(c->arena, note) : NULL};
+}
+
+static void map_line(struct compilation *c, struct lines *n, struct strbuf *b, const struct op *op)
+{
+	struct srcpos pos = op ? op->pos : (struct srcpos){0};
+	const char *note = op && op->kind == OP_ASSERT ? assert_text(op) : NULL;
+	bool same = pos.line == n->at.line && pos.file == n->at.file;
+
+	if (same && note == n->note && !n->stale)
+		return;
+	if (!same)
+		put_loc(c, n, b, pos);
+	n->at = pos;
+	n->note = note;
+	/* A check's own entry holds for its whole line. */
+	if (n->stale && line_number(n, b) == n->checked)
+		return;
+	n->stale = false;
+	add_line(c, n, b, pos, note);
+}
+
+/* On the line of what comes next.  Checks that share it share their reasons. */
+static void put_check(struct compilation *c, struct lines *n, struct strbuf *b,
+		      const struct minst *m)
+{
+	struct program *p = c->program;
+
+	tc_puts(b, "{ .reg .pred %outside; setp.ge.u32 %outside, ");
+	put_operand(c, b, &m->operand[0]);
+	tc_puts(b, ", ");
+	put_operand(c, b, &m->operand[1]);
+	tc_puts(b, "; @%outside trap; }");
+	if (n->stale && line_number(n, b) == n->checked) {
+		struct program_line *last = &p->lines[p->line_count - 1];
+
+		last->note = tc_arena_printf(c->arena, "%s, or %s", last->note, m->opcode);
+		return;
+	}
+	n->checked = line_number(n, b);
+	n->stale = true;
+	add_line(c, n, b, m->op ? m->op->pos : (struct srcpos){0}, m->opcode);
 }
 
 /* ---- declarations
@@ -323,7 +357,7 @@ static bool *used_labels(struct compilation *c)
 	return used;
 }
 
-void tc_emit(struct compilation *c, struct strbuf *out)
+void tc_emit(struct compilation *c, struct strbuf *out, bool checked)
 {
 	struct lines n = {.line = 1};
 	const bool *used = used_labels(c);
@@ -349,6 +383,10 @@ void tc_emit(struct compilation *c, struct strbuf *out)
 			break;
 		case MI_RAW:
 			tc_printf(out, *m->opcode ? "\t%s\n" : "%s\n", m->opcode);
+			break;
+		case MI_CHECK:
+			if (checked)
+				put_check(c, &n, out, m);
 			break;
 		case MI_PLACE:
 			break;

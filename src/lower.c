@@ -208,6 +208,7 @@ void tc_low_ops(struct low *l, const struct scope *s)
 			continue;
 		l->op = op;
 		comment(l, op);
+		tc_low_bounds(l, op);
 		l->c->target->ops->lower[op->kind](l, op);
 	}
 	mi_flush_comment(l);

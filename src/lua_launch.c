@@ -326,6 +326,7 @@ static void fill_run(lua_State *L, struct run *r, const struct binding *b, const
 	l->symbols = p->symbols;
 	l->line_count = p->line_count;
 	l->lines = p->lines;
+	l->checked = p->checked;
 	fill_params(L, r, b, p);
 	fill_grid(L, l, b, p);
 }

@@ -182,6 +182,18 @@ void mi_raw(struct low *l, const char *text)
 	append(l, MI_RAW)->opcode = text;
 }
 
+void mi_check(struct low *l, struct mreg index, int64_t limit, const char *why)
+{
+	struct minst *m = append(l, MI_CHECK);
+
+	m->count = 2;
+	m->operand = tc_arena_alloc(l->arena, 2 * sizeof(*m->operand));
+	m->operand[0] = mo_reg(index);
+	m->operand[1] = mo_imm(limit);
+	m->opcode = why;
+	l->c->has_checks = true;
+}
+
 void mi_comment(struct low *l, const char *fmt, ...)
 {
 	char text[512];

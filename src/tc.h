@@ -770,7 +770,7 @@ void tc_check_alias(struct kern *k, struct ref **members, int count);
 void tc_check_index(struct kern *k, const struct ref *r, const struct index *index, int count);
 void tc_check_transpose(struct kern *k, const struct ref *r);
 void tc_check_barrier_index(struct kern *k, const struct barrier *b, const struct val *index);
-/* Row 217: a group of barriers has to be indexed. */
+/* A group of barriers has to be indexed. */
 void tc_check_single_barrier(struct kern *k, const struct barrier_ref *b);
 void tc_check_tile(struct kern *k, const struct ref *r);
 /* An argument that is no ref, or no barrier: `got` describes it; `space` "SMEM", "GMEM", NULL: any.
@@ -871,6 +871,13 @@ struct program_line {
 	const char *file;
 	const char *note; /* what a trap means here, NULL: nothing */
 };
+/* The same lines with checks of recorded indices among them, for the emulator. */
+struct program_text {
+	const char *ptx;
+	size_t length;
+	int line_count;
+	struct program_line *lines;
+};
 struct program_info {
 	int threads, warps;
 	int64_t smem_bytes;
@@ -893,6 +900,7 @@ struct program {
 	struct program_symbol *symbols;
 	int line_count;
 	struct program_line *lines;
+	struct program_text *checked; /* NULL: no index needs a check */
 	struct program_info info;
 };
 /* verify, lower, roles, place, emit.  Fails by tc_fail on k->err. */
@@ -929,6 +937,7 @@ struct launch {
 	int symbol_count, line_count;
 	const struct program_symbol *symbols;
 	const struct program_line *lines;
+	const struct program_text *checked; /* what the emulator runs, NULL: ptx */
 	void **cache; /* a slot of the caller's: the loaded module on this device */
 };
 

@@ -1,0 +1,150 @@
+-- Recorded indices of stages, slots, slices and barriers: one beyond its array stops the kernel on the
+-- emulator, whose text differs from that of a GPU by these checks alone.
+local tc = require "tcmma"
+
+-- The body uses at[0], which the launch sets; it returns the line of the op.
+local function kernel(target, body, profile)
+   local line
+   local k = tc.kernel {
+      name = "bounds", target = target, profile = profile, args = { tc.gmem({ 1 }, tc.int32), tc.gmem({ 8, 64 }, tc.float32) },
+      body = function(at, x) line = body(at[0]:load(), x) end,
+   }
+   return k, line
+end
+
+local function here() return debug.getinfo(2, "l").currentline end
+
+local function run(k, at, mode)
+   return k:emulate({ mode = mode }, tc.from_table({ at }, tc.int32), tc.ones({ 8, 64 }, tc.float32))
+end
+
+local cases = {
+   { what = "a stage that is stored to", inside = { 0, 1 }, outside = { 2, -1, 1000000 },
+      text = "index .- of dimension 0 of the SMEM made at line %d+ is outside 0 to 1",
+      body = function(i)
+         local s = tc.smem({ 2, 8, 64 }, tc.float32)
+         tc.smem({ 8, 64 }, tc.float32)
+         s[i]:store(1) local line = here() return line
+      end },
+   { what = "a stage that is loaded", inside = { 1 }, outside = { 2 },
+      text = 'index .- of dimension 0 of "ring" %(SMEM made at line %d+%) is outside 0 to 1',
+      body = function(i, x)
+         local s = tc.smem({ 2, 8, 64 }, tc.float32, { name = "ring" })
+         s[0]:store(1)
+         s[1]:store(1)
+         tc.smem({ 8, 64 }, tc.float32):store(1)
+         x:store(s[i]:load()) local line = here() return line
+      end },
+   { what = "the second of two indices", inside = { 2 }, outside = { 3 },
+      text = "index .- of dimension 1 of the SMEM made at line %d+ is outside 0 to 2",
+      body = function(i)
+         tc.smem({ 2, 3, 8, 64 }, tc.float32):at(0, i):store(1) local line = here() return line
+      end },
+   { what = "rows of a slice", inside = { 0, 8 }, outside = { 16 },
+      text = "index .- of dimension 0 of the SMEM made at line %d+ is outside 0 to 8",
+      body = function(i)
+         local s = tc.smem({ 16, 64 }, tc.float32)
+         tc.smem({ 16, 64 }, tc.float32)
+         s:tile({ i // 8, 0 }, { 8, 64 }):store(1) local line = here() return line
+      end },
+   { what = "a single element", inside = { 0, 15 }, outside = { 16, -1 },
+      text = "index .- of dimension 0 of the SMEM made at line %d+ is outside 0 to 15",
+      body = function(i)
+         local s = tc.smem({ 16 }, tc.float32)
+         s[i] = 1 local line = here() return line
+      end },
+   { what = "a barrier", inside = { 1 }, outside = { 2, -1 },
+      text = 'index .- of barrier "mine" %(made at line %d+%) is outside 0 to 1',
+      body = function(i)
+         local b = tc.barrier { num_barriers = 2, name = "mine" }
+         tc.barrier_arrive(b[i]) local line = here()
+         tc.barrier_wait(b[i])
+         return line
+      end },
+   { what = "a stage that a copy fills", inside = { 1 }, outside = { 2 },
+      text = "index .- of dimension 0 of the SMEM made at line %d+ is outside 0 to 1",
+      body = function(i, x)
+         local s, b = tc.smem({ 2, 8, 64 }, tc.float32), tc.barrier {}
+         tc.smem({ 2, 8, 64 }, tc.float32)
+         tc.copy_gmem_to_smem(x, s[i], b) local line = here()
+         tc.barrier_wait(b)
+         return line
+      end },
+}
+
+local function each(targets, fn)
+   for _, target in ipairs(targets) do
+      for _, case in ipairs(cases) do fn(target, case) end
+   end
+end
+
+describe("an index beyond its array", function()
+   each({ "sm_100a", "sm_90a" }, function(target, case)
+      local on = { device = "emulator:" .. target }
+      it(("stops the kernel: %s, %s"):format(case.what, target), function()
+         for _, profile in ipairs { false, true } do
+            local k, line = kernel(target, case.body, profile)
+            for _, mode in ipairs { "fast", "check", "random" } do
+               for _, at in ipairs(case.inside) do
+                  local report = run(k, at, mode)
+                  assert.is_true(report.completed, mode .. at)
+               end
+               for _, at in ipairs(case.outside) do
+                  local hazard = run(k, at, mode).hazards[1]
+                  assert.equal("error", hazard.severity)
+                  assert.matches(case.text, hazard.message)
+                  assert.equal(line, hazard.lua_line)
+               end
+            end
+            local _, message = pcall(k, tc.zeros({ 1 }, tc.int32, on):fill(case.outside[1]), tc.ones({ 8, 64 }, tc.float32, on))
+            assert.matches(case.text, message)
+         end
+      end)
+   end)
+
+   it("is a slot or a column of tensor memory", function()
+      local k, line = kernel("sm_100a", function(i)
+         local t = tc.tmem({ 2, 128, 64 }, tc.float32)
+         tc.async_store_tmem(t[i], 1) local line = here() return line
+      end)
+      assert.is_true(run(k, 1, "check").completed)
+      local hazard = run(k, 2, "fast").hazards[1]
+      assert.matches("index .- of dimension 0 of the TMEM made at line %d+ is outside 0 to 1", hazard.message)
+      assert.equal(line, hazard.lua_line)
+   end)
+
+   it("is seen by peek", function()
+      local k, at, x = tc.record { args = { tc.gmem({ 1 }, tc.int32), tc.gmem({ 8, 64 }, tc.float32) } }
+      local s = tc.smem({ 2, 8, 64 }, tc.float32)
+      s[at[0]:load()]:store(1)
+      local ok, message = pcall(x.peek, x, { quiet = true, args = { tc.from_table({ 5 }, tc.int32) } })
+      assert.is_false(ok)
+      assert.matches("is outside 0 to 1", message)
+      k:close()
+   end)
+end)
+
+describe("the text of a kernel", function()
+   it("has no checks", function()
+      each({ "sm_100a", "sm_90a" }, function(target, case)
+         local text = kernel(target, case.body):ptx()
+         assert.not_matches("trap", text)
+         assert.not_matches("outside", text)
+      end)
+   end)
+
+   it("is what reports show and count", function()
+      local k = kernel("sm_100a", function(i)
+         local s = tc.smem({ 2, 8, 64 }, tc.float32)
+         s[i]:store(1)
+         tc.assert(i:lt(0), "mine")
+      end)
+      local hazard = run(k, 1, "fast").hazards[1]
+      assert.equal("mine", hazard.message:match "mine")
+      local number = 0
+      for text in k:ptx():gmatch "([^\n]*)\n" do
+         number = number + 1
+         if number == hazard.ptx_line then assert.matches("trap;", text) end
+      end
+   end)
+end)
