@@ -99,6 +99,8 @@ describe("help", function()
 
   it("says when there is nothing", function()
     assert.equal("nothing is documented under 'zero' (did you mean 'zeros'?)", printed(tc.help, "zero"))
+    assert.equal("nothing is documented under 'smen' (did you mean 'smem'?)", printed(tc.help, "smen"))
+    assert.equal("nothing is documented under 'xqzzy'", printed(tc.help, "xqzzy"))
     assert.equal("no documentation of a boolean", printed(tc.help, true))
   end)
 end)

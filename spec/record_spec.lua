@@ -117,6 +117,20 @@ describe("tc.kernel and tc.record", function()
     assert.matches("this kernel was closed", message(second.ops, second))
   end)
 
+  it("give back the open recording", function()
+    assert.is_nil(tc.recording())
+    local k = tc.record{ name = "open" }
+    assert.is_true(rawequal(k, tc.recording()))
+    k = nil -- luacheck: ignore
+    local smem = tc.smem({8}, "f32")
+    assert.matches("tc.recording%(%) is that kernel", message(tc.record, {}))
+    tc.recording():close()
+    assert.is_nil(tc.recording())
+    assert.is_false((pcall(smem.load, smem)))
+    tc.kernel{ name = "inside", body = function() assert.matches("'inside'", tostring(tc.recording())) end }
+    assert.is_nil(tc.recording())
+  end)
+
   it("give up a recording that nobody holds", function()
     tc.record{ name = "lost" }
     local k = tc.record{ name = "next" }

@@ -362,6 +362,18 @@ static int kernel_record(lua_State *L)
 	return owner->kern->arg_count + 1;
 }
 
+static const char recording_doc[] =
+	"recording() -> Kernel?\n"
+	"The kernel whose recording is open, nil if none is: at the prompt, where a local ends "
+	"with its "
+	"line, `tc.recording():close()` gives up one that nothing names.";
+
+static int kernel_recording(lua_State *L)
+{
+	tc_push_open_recording(L);
+	return 1;
+}
+
 /* ---- methods ------------------------------------------------------------- */
 
 struct kern *tc_check_kernel(lua_State *L, int arg)
@@ -503,6 +515,7 @@ void tc_open_kernel(lua_State *L)
 	static const struct tc_function functions[] = {
 		{"kernel", kernel_new, kernel_doc},
 		{"record", kernel_record, record_doc},
+		{"recording", kernel_recording, recording_doc},
 		{NULL, NULL, NULL},
 	};
 	static const struct tc_function methods[] = {

@@ -210,8 +210,11 @@ static void read_leader_tracked(lua_State *L, struct copy_op *c)
 			    "option 'leader_tracked' must be \"replicated\", \"partitioned\" or "
 			    "a boolean, got %s",
 			    tc_describe(L, -1));
-	if ((strcmp(mode, "partitioned") == 0 && !c->partitioned) ||
-	    (strcmp(mode, "replicated") == 0 && c->partitioned))
+	if (strcmp(mode, "partitioned") == 0 && !c->partitioned)
+		tc_argerror(L, 4,
+			    "option 'leader_tracked' = \"partitioned\" needs partition_axis: the "
+			    "dimension of dst that the CTAs divide");
+	if (strcmp(mode, "replicated") == 0 && c->partitioned)
 		tc_argerror(L, 4,
 			    "option 'partition_axis' goes with leader_tracked = "
 			    "\"partitioned\"");

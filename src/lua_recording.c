@@ -137,6 +137,14 @@ struct lua_kernel *tc_open_recording(lua_State *L)
 	return owner && owner->kern ? owner : NULL;
 }
 
+void tc_push_open_recording(lua_State *L)
+{
+	if (tc_open_recording(L))
+		lua_rawgetp(L, LUA_REGISTRYINDEX, &current_key);
+	else
+		lua_pushnil(L);
+}
+
 static struct lua_kernel *need_open_kernel(lua_State *L)
 {
 	struct lua_kernel *owner = tc_open_recording(L);
@@ -185,7 +193,7 @@ void tc_check_none_open(lua_State *L)
 	k = tc_current_kernel(L);
 	tc_error(L,
 		 "the recording of kernel '%s', opened at %s, is still open: call its :finish() "
-		 "or :close() first",
+		 "or :close() first (tc.recording() is that kernel)",
 		 k->name, tc_push_place(L, k->pos));
 }
 

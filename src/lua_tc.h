@@ -171,6 +171,7 @@ struct lua_recorded {
 
 /* The open recording; NULL when there is none. */
 struct lua_kernel *tc_open_recording(lua_State *L);
+void tc_push_open_recording(lua_State *L); /* nil if there is none */
 /* Makes the kernel at `index` the open recording; 0: none is open. */
 void tc_set_open_recording(lua_State *L, int index);
 /* Raises when a recording is open that somebody still holds. */

@@ -30,7 +30,7 @@ function arguments.check(ok, number, name, expected, value)
 end
 
 --- Letters to insert, delete or replace.
-local function distance(a, b)
+function arguments.distance(a, b)
   local row = {}
   for j = 0, #b do row[j] = j end
   for i = 1, #a do
@@ -50,7 +50,7 @@ local function advice(key, known)
   for name in pairs(known) do names[#names + 1] = name end
   table.sort(names)
   for _, name in ipairs(names) do
-    local d = distance(key, name)
+    local d = arguments.distance(key, name)
     if d < least then near, least = name, d end
   end
   return near and ("did you mean '%s'?"):format(near) or "options: " .. table.concat(names, ", ")

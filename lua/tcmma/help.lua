@@ -1,5 +1,6 @@
 --- help at the prompt: `tc.help(tc.mma)`, `tc.help "mma"`, `tc.help(array)`, `tc.help()`.
 
+local arguments = require "tcmma.arguments"
 local documentation = require "tcmma.documentation"
 
 local function by_owner(all, owner)
@@ -68,13 +69,17 @@ local function by_name(all, name)
   return describe_class(all, name) or describe_class(all, "tcmma." .. name)
 end
 
+--- A name that contains the word or is contained in it, else one of few other letters.
 local function nearest(all, name)
-  local best, best_length
+  local best, best_difference
   for _, entry in ipairs(all) do
     local known = entry.name
-    if known and (known:find(name, 1, true) or name:find(known, 1, true)) then
-      local difference = math.abs(#known - #name)
-      if not best or difference < best_length then best, best_length = known, difference end
+    if known then
+      local part = known:find(name, 1, true) or name:find(known, 1, true)
+      local difference = part and math.abs(#known - #name) or arguments.distance(known, name)
+      if (part or difference <= #name // 3) and (not best or difference < best_difference) then
+        best, best_difference = known, difference
+      end
     end
   end
   return best

@@ -584,6 +584,10 @@ function tc.range(lo, hi, step, body) end
 ---@return Ref ...
 function tc.record(spec) end
 
+---The kernel whose recording is open, nil if none is: at the prompt, where a local ends with its line, `tc.recording():close()` gives up one that nothing names.
+---@return Kernel?
+function tc.recording() end
+
 ---Makes a role: warps that run the role's blocks and nothing else. Call it with a function to record a block: `load(function() ... end)`.
 ---
 ---Give `warps` or `warpgroups` (4 warps each). Fragments and TMEM loads need whole warpgroups; one warp is enough to issue copies and MMAs. Blocks of a role run in program order; they do not nest.
