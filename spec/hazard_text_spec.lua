@@ -240,10 +240,12 @@ describe("an accumulator that nothing has written", function()
         tc.copy_gmem_to_smem(x, s, loaded)
         tc.copy_gmem_to_smem(y, t, loaded)
         tc.barrier_wait(loaded)
-        if not read then
+        if read then
+          tc.commit_arrive(done)
+        else
           tc.mma(acc, s, t, { accumulate = accumulate, barrier = done })
-          tc.barrier_wait(done)
         end
+        tc.barrier_wait(done)
         o:store(tc.async_load_tmem(acc))
       end }
   end
@@ -259,6 +261,13 @@ describe("an accumulator that nothing has written", function()
     for _, mode in ipairs { "check", "random" } do
       assert.same({ target == "sm_90a" and "error undefined-accumulator" or "error undefined-tmem" },
         rules(target, mode, true))
+    end
+  end)
+
+  both("is a lint where it is loaded", function(target)
+    for _, mode in ipairs { "check", "random" } do
+      assert.same({ target == "sm_90a" and "lint undefined-register" or "lint undefined-tmem-load" },
+        rules(target, mode, false, true))
     end
   end)
 

@@ -206,8 +206,9 @@ enum emu_ins_flags {
 	EMU_I_PENDING_TMEM = 256,
 	EMU_I_AWAIT_WGMMA = 512, /* all pending registers of the class are written */
 	EMU_I_AWAIT_TMEM = 1024,
-	EMU_I_SYNC = 2048, /* a point where other splits get their turn */
-	EMU_I_ALL = 4096   /* every instruction has it: see `attention` of a warp */
+	EMU_I_SYNC = 2048,      /* a point where other splits get their turn */
+	EMU_I_UNDEFINED = 8192, /* reads a register that no instruction of the function writes */
+	EMU_I_ALL = 4096        /* every instruction has it: see `attention` of a warp */
 };
 
 /* What an access of memory synchronises, of which EMU_WEAK is nothing; a mask. */

@@ -155,6 +155,14 @@ static enum emu_step diverged(struct emu_warp *warp)
 			 split->mask, warp->live, text);
 }
 
+static void undefined_register(const struct emu_warp *warp)
+{
+	struct emu_where where = emu_here(warp, -1);
+
+	emu_report_rule(&where, EMU_RULE_UNDEFINED_REGISTER, NULL,
+			"reads a register that has no value");
+}
+
 static enum emu_step special_flags(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	if (ins->flags & EMU_I_ALIGNED && mask != warp->live)
@@ -163,6 +171,8 @@ static enum emu_step special_flags(struct emu_warp *warp, const struct emu_ins *
 		warp->split->polled = true;
 	if (warp->order && ins->flags & EMU_I_ALIGNED)
 		emu_order_warp(warp->order);
+	if (warp->order && ins->flags & EMU_I_UNDEFINED)
+		undefined_register(warp);
 	if (warp->attention & EMU_I_ALL)
 		emu_pending_check(warp, ins);
 	return EMU_NEXT;

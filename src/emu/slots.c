@@ -24,6 +24,7 @@ struct slots {
 	   `members` lists them.  All others begin and end inside a block. */
 	uint32_t *member, *members, member_count;
 	uint32_t *killed_in; /* by register: 1 + the last block that writes it unguarded */
+	bool *written;       /* by register: an instruction writes it */
 	size_t words;        /* of a set */
 	uint64_t *in, *out, *uses, *kills;
 	uint32_t *start, *end; /* interval of each register; start UINT32_MAX: unused */
@@ -104,6 +105,13 @@ static void find_member(struct slots *slots, uint32_t reg, bool written, uint32_
 		become_member(slots, reg);
 	if (written && ins->guard == EMU_NO_GUARD)
 		slots->killed_in[reg] = block;
+	slots->written[reg] |= written;
+}
+
+static void note_undefined(struct slots *slots, uint32_t reg, bool written, uint32_t pc)
+{
+	if (!written && !slots->written[reg])
+		slots->function->ins[pc].flags |= EMU_I_UNDEFINED;
 }
 
 /* ---- liveness -------------------------------------------------------------------------- */
@@ -388,6 +396,8 @@ static uint64_t *make_sets(struct slots *slots)
 
 	for (uint32_t pc = 0; pc < slots->function->ins_count; pc++)
 		visit_instruction(slots, pc, find_member);
+	for (uint32_t pc = 0; pc < slots->function->ins_count; pc++)
+		visit_instruction(slots, pc, note_undefined);
 	slots->words = (slots->member_count + 63u) / 64;
 	sets = slots->words * slots->flow.count;
 	bytes = sets * 4 * sizeof *memory;
@@ -419,7 +429,7 @@ bool emu_slots_function(struct emu_function *function, struct emu_error *error)
 {
 	struct slots slots = {.function = function};
 	size_t registers = function->register_count + 1u;
-	uint32_t *memory = calloc(5 * registers, sizeof *memory);
+	uint32_t *memory = calloc(5 * registers + (registers + 3) / 4, sizeof *memory);
 	bool fine = emu_flow_build(&slots.flow, function, error);
 
 	function->register_refs =
@@ -431,6 +441,7 @@ bool emu_slots_function(struct emu_function *function, struct emu_error *error)
 		slots.member = memory + 2 * registers;
 		slots.members = memory + 3 * registers;
 		slots.killed_in = memory + 4 * registers;
+		slots.written = (bool *)(memory + 5 * registers);
 		set_all(slots.start, registers);
 		set_all(slots.member, registers);
 		fine = find_intervals(&slots) && color_all(&slots);
