@@ -6,7 +6,8 @@ local tc = require "tcmma"
 local function kernel(target, body, profile)
    local line
    local k = tc.kernel {
-      name = "bounds", target = target, profile = profile, args = { tc.gmem({ 1 }, tc.int32), tc.gmem({ 8, 64 }, tc.float32) },
+      name = "bounds", target = target, profile = profile,
+      args = { tc.gmem({ 1 }, tc.int32), tc.gmem({ 8, 64 }, tc.float32) },
       body = function(at, x) line = body(at[0]:load(), x) end,
    }
    return k, line
@@ -96,7 +97,8 @@ describe("an index beyond its array", function()
                   assert.equal(line, hazard.lua_line)
                end
             end
-            local _, message = pcall(k, tc.zeros({ 1 }, tc.int32, on):fill(case.outside[1]), tc.ones({ 8, 64 }, tc.float32, on))
+            local at = tc.zeros({ 1 }, tc.int32, on):fill(case.outside[1])
+            local _, message = pcall(k, at, tc.ones({ 8, 64 }, tc.float32, on))
             assert.matches(case.text, message)
          end
       end)
