@@ -75,10 +75,10 @@ describe("the source tree", function()
       end
    end)
 
-   it("keeps files and functions readable", function()
-      for _, f in ipairs(files "src/*.c src/emu/*.c") do
+   it("keeps files readable", function()
+      for _, f in ipairs(files "src/*.c src/*.h src/emu/*.c src/emu/*.h") do
          local _, lines = f.text:gsub("\n", "\n")
-         assert(lines <= 1000, f.name .. " has " .. lines .. " lines")
+         assert(lines <= 900, f.name .. " has " .. lines .. " lines")
       end
    end)
 

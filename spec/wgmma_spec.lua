@@ -31,7 +31,8 @@ describe("a matmul on sm_90a", function()
    end
 
    it("with the widest tiles of three and four warpgroups, which need the registers that setmaxnreg moves", function()
-      for _, o in ipairs { { tm = 192, tn = 240 }, { tm = 192, tn = 256 }, { tm = 256, tn = 144 }, { tm = 256, tn = 160 } } do
+      local tiles = { { tm = 192, tn = 240 }, { tm = 192, tn = 256 }, { tm = 256, tn = 144 }, { tm = 256, tn = 160 } }
+      for _, o in ipairs(tiles) do
          local kernel = check { tm = o.tm, tn = o.tn, piece = 16, stages = 1, steps = 2, b_transposed = true }
          assert.matches("setmaxnreg%.inc", kernel:ptx { target = "sm_90a" })
          local info = kernel:info { target = "sm_90a" }

@@ -38,7 +38,7 @@ struct class_plan {
 	const struct op *first; /* its first mma, or use of tensor memory */
 	bool mixes_rows; /* clones read SMEM that others wrote: every barrier is for all of them */
 	bool *rows_cut;  /* by alloc id: SMEM of which each clone moves its own rows */
-	int words; /* registers of a thread that hold tensor memory */
+	int words;       /* registers of a thread that hold tensor memory */
 	int tmem_count;
 	struct virtual_tmem *tmem;
 	uint8_t *state; /* by op id: what may be on its way before it */

@@ -27,9 +27,9 @@ struct emu_error {
 struct emu;
 
 struct emu_options {
-	const char *target;     /* "sm_100a", "sm_90a", ...: what the device is */
-	uint64_t memory_limit;  /* bytes of global memory in all; 0: 64 GiB */
-	int sm_count;           /* CTAs that may be resident together; 0: 132 */
+	const char *target;    /* "sm_100a", "sm_90a", ...: what the device is */
+	uint64_t memory_limit; /* bytes of global memory in all; 0: 64 GiB */
+	int sm_count;          /* CTAs that may be resident together; 0: 132 */
 };
 
 struct emu *emu_new(const struct emu_options *options, struct emu_error *error);
@@ -42,29 +42,27 @@ void emu_free(struct emu *emu);
  * [address, address + size) or NULL, for reading and writing by the host (call
  * emu_defined after writing through it).
  */
-uint64_t emu_alloc(struct emu *emu, uint64_t size, const char *name,
-                   struct emu_error *error);
+uint64_t emu_alloc(struct emu *emu, uint64_t size, const char *name, struct emu_error *error);
 bool emu_release(struct emu *emu, uint64_t address);
 void *emu_host(struct emu *emu, uint64_t address, uint64_t size);
 void emu_defined(struct emu *emu, uint64_t address, uint64_t size);
-bool emu_read(struct emu *emu, void *dst, uint64_t address, uint64_t size,
-              struct emu_error *error);
-bool emu_write(struct emu *emu, uint64_t address, const void *src,
-               uint64_t size, struct emu_error *error);
+bool emu_read(struct emu *emu, void *dst, uint64_t address, uint64_t size, struct emu_error *error);
+bool emu_write(struct emu *emu, uint64_t address, const void *src, uint64_t size,
+	       struct emu_error *error);
 
 /* ---- modules ------------------------------------------------------------- */
 
 struct emu_module;
 
 /* Parses, checks and decodes; .global variables get their memory here. */
-struct emu_module *emu_module_load(struct emu *emu, const char *ptx,
-                                   size_t length, struct emu_error *error);
+struct emu_module *emu_module_load(struct emu *emu, const char *ptx, size_t length,
+				   struct emu_error *error);
 void emu_module_free(struct emu_module *module);
 
 struct emu_param_info {
 	uint32_t size, align;
-	const char *type;       /* "u32", "f32", "b8", ... */
-	bool pointer;           /* has a .ptr attribute */
+	const char *type; /* "u32", "f32", "b8", ... */
+	bool pointer;     /* has a .ptr attribute */
 };
 
 struct emu_kernel_info {
@@ -72,62 +70,79 @@ struct emu_kernel_info {
 	int param_count;
 	const struct emu_param_info *params;
 	uint32_t static_smem;
-	uint32_t max_threads[3];    /* .maxntid, 0 where absent */
-	uint32_t required_threads[3];   /* .reqntid */
-	uint32_t required_cluster[3];   /* .reqnctapercluster */
+	uint32_t max_threads[3];      /* .maxntid, 0 where absent */
+	uint32_t required_threads[3]; /* .reqntid */
+	uint32_t required_cluster[3]; /* .reqnctapercluster */
 	uint32_t instruction_count;
-	uint32_t register_slots;    /* 32-bit slots a lane needs after colouring */
+	uint32_t register_slots; /* 32-bit slots a lane needs after colouring */
 };
 
 int emu_module_kernel_count(const struct emu_module *module);
-const struct emu_kernel_info *emu_module_kernel(const struct emu_module *module,
-                                                int index);
-const struct emu_kernel_info *emu_module_find(const struct emu_module *module,
-                                              const char *name);
+const struct emu_kernel_info *emu_module_kernel(const struct emu_module *module, int index);
+const struct emu_kernel_info *emu_module_find(const struct emu_module *module, const char *name);
 
 /* ---- tensor maps ---------------------------------------------------------- */
 
-enum emu_tensormap_type {       /* numbered as CUtensorMapDataType */
-	EMU_TM_U8, EMU_TM_U16, EMU_TM_U32, EMU_TM_S32, EMU_TM_U64, EMU_TM_S64,
-	EMU_TM_F16, EMU_TM_F32, EMU_TM_F64, EMU_TM_BF16, EMU_TM_F32_FTZ,
-	EMU_TM_TF32, EMU_TM_TF32_FTZ, EMU_TM_16U4_ALIGN8B, EMU_TM_16U4_ALIGN16B,
+enum emu_tensormap_type { /* numbered as CUtensorMapDataType */
+	EMU_TM_U8,
+	EMU_TM_U16,
+	EMU_TM_U32,
+	EMU_TM_S32,
+	EMU_TM_U64,
+	EMU_TM_S64,
+	EMU_TM_F16,
+	EMU_TM_F32,
+	EMU_TM_F64,
+	EMU_TM_BF16,
+	EMU_TM_F32_FTZ,
+	EMU_TM_TF32,
+	EMU_TM_TF32_FTZ,
+	EMU_TM_16U4_ALIGN8B,
+	EMU_TM_16U4_ALIGN16B,
 	EMU_TM_16U6_ALIGN16B
 };
 
 /* The arguments of cuTensorMapEncodeTiled, innermost dimension first. */
 struct emu_tensormap {
-	int type;                       /* enum emu_tensormap_type */
-	int rank;                       /* 1..5 */
+	int type; /* enum emu_tensormap_type */
+	int rank; /* 1..5 */
 	uint64_t address;
 	uint64_t dims[EMU_MAX_RANK];    /* elements */
 	uint64_t strides[EMU_MAX_RANK]; /* bytes; strides[i] belongs to dims[i + 1] */
 	uint32_t box[EMU_MAX_RANK];     /* elements */
 	uint32_t element_strides[EMU_MAX_RANK];
-	int interleave;                 /* 0 none, 1 16 B, 2 32 B */
-	int swizzle;                    /* 0 none, 1 32B, 2 64B, 3 128B, 4 128B atom
-	                                   32B, 5 the same with 8 B flip, 6 atom 64B */
+	int interleave; /* 0 none, 1 16 B, 2 32 B */
+	int swizzle;    /* 0 none, 1 32B, 2 64B, 3 128B, 4 128B atom
+			   32B, 5 the same with 8 B flip, 6 atom 64B */
 	int l2_promotion;
-	int oob_fill;                   /* 0 zeros, 1 NaN */
+	int oob_fill; /* 0 zeros, 1 NaN */
 };
 
 /* Checks every rule that the driver's encode function has. */
 bool emu_tensormap_encode(const struct emu_tensormap *map, uint8_t out[128],
-                          struct emu_error *error);
+			  struct emu_error *error);
 
 /* ---- launch --------------------------------------------------------------- */
 
-enum emu_mode { EMU_FAST, EMU_CHECK, EMU_RANDOM };
-enum emu_numerics { EMU_F32, EMU_HARDWARE };
+enum emu_mode {
+	EMU_FAST,
+	EMU_CHECK,
+	EMU_RANDOM
+};
+enum emu_numerics {
+	EMU_F32,
+	EMU_HARDWARE
+};
 
 /* What the writer of the PTX may add to make reports readable. */
 struct emu_symbol {
 	int space;              /* 's' shared, 't' tensor memory, 'b' mbarriers, 'w' warps */
 	uint32_t address, size; /* shared: offset in the CTA's window; tensor memory:
-	                           column relative to the first allocation; warps: index */
+				   column relative to the first allocation; warps: index */
 	const char *name;
-	const char *file;       /* where it was made, NULL if unknown */
+	const char *file; /* where it was made, NULL if unknown */
 	uint32_t line;
-	const char *note;       /* mbarriers: who arrives; NULL if unknown */
+	const char *note; /* mbarriers: who arrives; NULL if unknown */
 };
 
 /* How the writer of the PTX calls what mends a hazard of a rule. */
@@ -136,16 +151,16 @@ struct emu_hint {
 };
 
 struct emu_source_line {
-	uint32_t ptx_line;      /* holds from here to the next entry */
+	uint32_t ptx_line; /* holds from here to the next entry */
 	uint32_t line;
 	const char *file;
-	const char *note;       /* what a trap here means, NULL if nothing */
+	const char *note; /* what a trap here means, NULL if nothing */
 };
 
 /* What a CTA's memory held when its last thread and all that was in flight had ended. */
 struct emu_cta_memory {
 	uint32_t cta[3];
-	const uint8_t *shared; /* static, then dynamic */
+	const uint8_t *shared;          /* static, then dynamic */
 	uint32_t shared_bytes, dynamic; /* `dynamic`: where the dynamic part begins */
 	/* Column c, lane r is tmem[c * 128 + r]; NULL where none was allocated. */
 	const uint32_t *tmem;
@@ -157,13 +172,13 @@ struct emu_launch {
 	uint32_t grid[3], block[3], cluster[3]; /* cluster 0: 1, or the kernel's own */
 	uint32_t dynamic_smem;
 	int param_count;
-	const void *const *params;      /* bytes of each .param */
+	const void *const *params; /* bytes of each .param */
 	const uint32_t *param_sizes;
 	enum emu_mode mode;
 	enum emu_numerics numerics;
 	uint64_t seed;
-	uint64_t max_instructions;      /* warp-instructions; 0: 2^34 */
-	int threads;                    /* host threads; 0: 1 */
+	uint64_t max_instructions; /* warp-instructions; 0: 2^34 */
+	int threads;               /* host threads; 0: 1 */
 	int symbol_count;
 	const struct emu_symbol *symbols;
 	int line_count;
@@ -172,7 +187,7 @@ struct emu_launch {
 	const struct emu_hint *hints;
 	void (*print)(void *context, const char *text, size_t length);
 	void *print_context;
-	bool (*interrupted)(void *context);     /* polled; true ends the launch */
+	bool (*interrupted)(void *context); /* polled; true ends the launch */
 	void *interrupt_context;
 	/* Called now and then from the caller's thread: how much has run, and CTAs begun. */
 	void (*progress)(void *context, uint64_t instructions, uint64_t ctas);
@@ -181,14 +196,17 @@ struct emu_launch {
 	void *inspect_context;
 };
 
-enum emu_severity { EMU_ERROR, EMU_LINT };
+enum emu_severity {
+	EMU_ERROR,
+	EMU_LINT
+};
 
 struct emu_hazard {
-	const char *rule;       /* "deadlock", "out-of-bounds", ... */
+	const char *rule; /* "deadlock", "out-of-bounds", ... */
 	enum emu_severity severity;
 	char *message;
 	uint32_t ptx_line;
-	const char *file;       /* source position, NULL if none */
+	const char *file; /* source position, NULL if none */
 	uint32_t line;
 	uint32_t cta[3];
 	int warp;
@@ -196,25 +214,25 @@ struct emu_hazard {
 	uint32_t other_line;    /* PTX line of the other side of a race, 0 if none */
 	const char *other_file; /* its source position, NULL if none */
 	uint32_t other_source_line;
-	const char *role;       /* name of the warp by the launch's symbols, NULL if none */
+	const char *role; /* name of the warp by the launch's symbols, NULL if none */
 };
 
 struct emu_counters {
 	uint64_t warp_instructions, thread_instructions;
-	uint64_t global_read, global_written;   /* bytes, generic and async */
+	uint64_t global_read, global_written; /* bytes, generic and async */
 	uint64_t shared_read, shared_written;
 	uint64_t tmem_read, tmem_written;
 	uint64_t tma_bytes;
-	uint64_t mma_flops;     /* 2 * m * n * k of each MMA */
+	uint64_t mma_flops; /* 2 * m * n * k of each MMA */
 	uint64_t mma_instructions;
-	double seconds;         /* host wall time */
+	double seconds; /* host wall time */
 };
 
 struct emu_report {
 	int hazard_count;
 	struct emu_hazard *hazards;
 	struct emu_counters counters;
-	bool completed;         /* false: an error stopped the grid */
+	bool completed; /* false: an error stopped the grid */
 };
 
 /*
@@ -222,9 +240,8 @@ struct emu_report {
  * (`error` says why) and nothing ran.  Faults of the running kernel are in
  * `report`; the first EMU_ERROR stops the grid.
  */
-bool emu_run(struct emu *emu, const struct emu_module *module,
-             const struct emu_launch *launch, struct emu_report *report,
-             struct emu_error *error);
+bool emu_run(struct emu *emu, const struct emu_module *module, const struct emu_launch *launch,
+	     struct emu_report *report, struct emu_error *error);
 void emu_report_clear(struct emu_report *report);
 
 #endif

@@ -1,0 +1,102 @@
+/* A compiled kernel and its launch: what the compiler hands to the devices. */
+#ifndef TCMMA_PROGRAM_H
+#define TCMMA_PROGRAM_H
+
+#include "tc.h"
+
+/* One launch parameter of the emitted kernel, filled from the user's arrays. */
+enum param_kind {
+	PARAM_TENSORMAP,
+	PARAM_POINTER,
+	PARAM_DIM /* u32: a named dimension */
+};
+struct param {
+	enum param_kind kind;
+	int arg; /* PARAM_DIM: number of the named dimension */
+	/*
+	 * PARAM_TENSORMAP: innermost first.  Map dimension i runs along axis[i] of
+	 * the argument; collapsed[i] further axes, slower ones, are merged into it.
+	 */
+	int rank;
+	int axis[5], collapsed[5];
+	uint32_t box[5];
+	int swizzle; /* bytes: 0, 32, 64, 128 */
+	enum dtype dtype;
+};
+
+struct program_symbol {
+	char space; /* 's' SMEM, 't' TMEM, 'b' barriers, 'w' warps of a role */
+	uint32_t address, size;
+	const char *name;
+	const char *file; /* where it was made, NULL: unknown */
+	uint32_t line;
+	const char *note; /* barriers: who arrives, NULL: nobody */
+};
+struct program_line {
+	uint32_t ptx_line, line;
+	const char *file;
+	const char *note; /* what a trap means here, NULL: nothing */
+};
+/* The same lines with checks of recorded indices among them, for the emulator. */
+struct program_text {
+	const char *ptx;
+	size_t length;
+	int line_count;
+	struct program_line *lines;
+};
+struct program_info {
+	int threads, warps;
+	int64_t smem_bytes;
+	int tmem_columns, barrier_count, named_barriers;
+	const char *text; /* roles, allocations, barriers: for k:info and dumps */
+};
+
+/* A compiled kernel: text and what a launch needs.  Lives in its own arena. */
+struct program {
+	struct arena arena;
+	const struct target *target;
+	const char *ptx;
+	size_t ptx_length;
+	const char *entry;
+	uint32_t block[3], cluster[3];
+	uint32_t smem; /* dynamic bytes */
+	int param_count;
+	struct param *params;
+	int symbol_count;
+	struct program_symbol *symbols;
+	int line_count;
+	struct program_line *lines;
+	struct program_text *checked; /* NULL: no index needs a check */
+	struct program_info info;
+};
+struct tensormap { /* arguments of cuTensorMapEncodeTiled, innermost first */
+	int type, rank;
+	uint64_t address;
+	uint64_t dims[5], strides[5]; /* elements; bytes, strides[i] of dims[i + 1] */
+	uint32_t box[5], element_strides[5];
+	int interleave, swizzle, l2_promotion, oob_fill; /* the driver's enumerators */
+};
+
+struct launch_param {
+	bool is_tensormap;
+	struct tensormap map;
+	uint8_t bytes[128];
+	uint32_t size;     /* of bytes */
+	const void *large; /* in place of `bytes` where size > 128; the caller's */
+};
+
+struct launch {
+	const char *ptx; /* NUL-terminated */
+	size_t ptx_length;
+	const char *entry, *name; /* entry in the PTX; the user's name */
+	uint32_t grid[3], block[3], cluster[3], smem;
+	int param_count;
+	const struct launch_param *params;
+	int symbol_count, line_count;
+	const struct program_symbol *symbols;
+	const struct program_line *lines;
+	const struct program_text *checked; /* what the emulator runs, NULL: ptx */
+	void **cache; /* a slot of the caller's: the loaded module on this device */
+};
+
+#endif
