@@ -28,10 +28,14 @@ static const struct kind *kind_of(struct low *l, const struct mma_op *o)
 		if (kinds[i].operand == a && a == b)
 			return &kinds[i];
 	tc_low_fail(l,
-		    "mma of %s and %s is not supported on %s yet.\n"
+		    "mma of %s and %s (%s) is not supported on %s yet.\n"
 		    "There it takes float16 or bfloat16 operands; sm_90a takes float32 (as tf32), "
 		    "float8_e4m3fn, float8_e5m2, int8 and uint8 too.",
-		    tc_dtypes[a].name, tc_dtypes[b].name, l->c->target->name);
+		    tc_dtypes[a].name, tc_dtypes[b].name,
+		    tc_dtypes[a].bits == 32     ? "kind::tf32"
+		    : tc_dtypes[a].klass == 'F' ? "kind::f8f6f4"
+						: "kind::i8",
+		    l->c->target->name);
 }
 
 static uint32_t instruction_descriptor(const struct kind *k, enum dtype acc, int64_t m, int64_t n,

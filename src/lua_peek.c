@@ -299,17 +299,24 @@ static void run(lua_State *L, struct peek *p, const struct program *program)
 
 /* ---- from memory to elements --------------------------------------------- */
 
-static uint64_t take_bits(const uint8_t *at, int64_t bit, int bits)
+static uint64_t take_bits(lua_State *L, const struct peek *p, int64_t byte, int64_t bit, int bits)
 {
+	int64_t at = byte + bit / 8, bytes = (bit % 8 + bits + 7) / 8;
 	uint64_t word = 0;
 
-	memcpy(&word, at + bit / 8, (size_t)((bit % 8 + bits + 7) / 8));
+	if (at < 0 || at + bytes > (int64_t)p->size)
+		tc_error(L,
+			 "internal error: byte %d of %d bytes of memory is asked for (allocation "
+			 "at %d, rank %d, swizzle %d, %d bits)",
+			 (int)at, (int)p->size, (int)p->alloc.offset, p->alloc.rank,
+			 p->alloc.swizzle, bits);
+	memcpy(&word, p->memory + at, (size_t)bytes);
 	word >>= bit % 8;
 	return bits == 64 ? word : word & ((UINT64_C(1) << bits) - 1);
 }
 
 /* Sixteen 6-bit elements lie dense in the first 12 of 16 bytes. */
-static uint64_t smem_element(const struct peek *p, const int64_t *index)
+static uint64_t smem_element(lua_State *L, const struct peek *p, const int64_t *index)
 {
 	const struct alloc *a = &p->alloc;
 	struct smem_layout s;
@@ -323,7 +330,7 @@ static uint64_t smem_element(const struct peek *p, const int64_t *index)
 	int64_t offset = tile * s.tile_bytes + tc_smem_linear(&s, row, column / group * group);
 	int64_t bit = 8 * offset + column % group * bits;
 	offset = a->offset + tc_smem_xor(&s, bit / 8);
-	return take_bits(p->memory + offset, bit % 8, bits);
+	return take_bits(L, p, offset, bit % 8, bits);
 }
 
 static int lane_of(const struct alloc *a, int64_t row)
@@ -331,7 +338,7 @@ static int lane_of(const struct alloc *a, int64_t row)
 	return (int)(a->layout == TML_HALF_LANE ? row / 16 * 32 + row % 16 : row);
 }
 
-static uint64_t tmem_element(const struct peek *p, const int64_t *index)
+static uint64_t tmem_element(lua_State *L, const struct peek *p, const int64_t *index)
 {
 	const struct alloc *a = &p->alloc;
 	int packing = a->packing ? a->packing : 1, bits = tc_dtypes[a->dtype].bits;
@@ -342,7 +349,7 @@ static uint64_t tmem_element(const struct peek *p, const int64_t *index)
 		slot = slot * a->shape[i].size + index[i];
 	int64_t column = a->offset + slot * per_slot + element / packing;
 	int64_t word = column * LANES + lane_of(a, index[a->rank - 2]);
-	return take_bits(p->memory + 4 * word, element % packing * (32 / packing), bits);
+	return take_bits(L, p, 4 * word, element % packing * (32 / packing), bits);
 }
 
 static uint64_t gmem_element(const struct array *a, const void *data, const int64_t *index)
@@ -413,8 +420,8 @@ static void push_view(lua_State *L, const struct peek *p)
 	do {
 		storage_index(p, at, index);
 		tc_set_element(a->dtype, data, i++,
-			       space == SP_SMEM   ? smem_element(p, index)
-			       : space == SP_TMEM ? tmem_element(p, index)
+			       space == SP_SMEM   ? smem_element(L, p, index)
+			       : space == SP_TMEM ? tmem_element(L, p, index)
 						  : gmem_element(argument, from, index));
 	} while (step(at, shape, r->rank));
 	tc_array_write(L, a, data);
