@@ -12,7 +12,7 @@ WARN ?= -Wall -Wextra -Werror
 CFLAGS ?= $(OPT)
 # -ffp-contract=off: the emulator's results must not depend on the host having FMA.
 override CFLAGS += -std=c11 -D_GNU_SOURCE $(WARN) -fPIC -fvisibility=hidden \
-  -ffp-contract=off -fno-strict-aliasing -MMD -MP
+  -ffp-contract=off -fno-strict-aliasing -fno-asynchronous-unwind-tables -MMD -MP
 LDLIBS = -lm -ldl -lpthread
 
 SRC := $(wildcard src/*.c)
