@@ -26,7 +26,7 @@ static void check_dtypes(struct kern *k, const struct copy_op *c)
 			      tc_dtypes[a].name, tc_dtypes[b].name);
 }
 
-static bool same_shape(const struct ref *a, const struct ref *b)
+bool tc_same_shape(const struct ref *a, const struct ref *b)
 {
 	if (a->rank != b->rank)
 		return false;
@@ -260,7 +260,7 @@ static void check_source_shape(struct kern *k, const struct copy_op *c)
 				       " Dim %d is partitioned over an axis of size %lld.",
 				       c->partition_axis, (long long)size);
 	}
-	if (!same_shape(&expected, c->src))
+	if (!tc_same_shape(&expected, c->src))
 		tc_documented(&k->err, COPY_SOURCE_SHAPE,
 			      tc_join(k, tc_got(k, "src", c->src), tc_got(k, "dst", c->dst)),
 			      tc_shape_text(k, &expected), tc_shape_text(k, c->src), tail);
@@ -306,7 +306,7 @@ void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c)
 	check_space(k, "src", c->src, SP_SMEM);
 	check_space(k, "dst", c->dst, SP_GMEM);
 	check_dtypes(k, c);
-	if (!same_shape(c->src, c->dst))
+	if (!tc_same_shape(c->src, c->dst))
 		tc_documented(&k->err, COPY_SHAPES,
 			      tc_join(k, tc_got(k, "src", c->src), tc_got(k, "dst", c->dst)),
 			      tc_shape_text(k, c->src), tc_shape_text(k, c->dst));

@@ -111,16 +111,6 @@ void tc_check_async_store_tmem(struct kern *k, struct store_op *s)
 
 /* ---- SMEM to TMEM ------------------------------------------------------------------------ */
 
-static bool same_shape(const struct ref *a, const struct ref *b)
-{
-	if (a->rank != b->rank)
-		return false;
-	for (int i = 0; i < a->rank; i++)
-		if (!tc_dim_equal(&a->shape[i], &b->shape[i]))
-			return false;
-	return true;
-}
-
 static bool smem_shape_is(const struct ref *r, int64_t a, int64_t b, int64_t c, int64_t d)
 {
 	return r->rank == 4 && r->shape[0].size == a && r->shape[1].size == b &&
@@ -205,7 +195,7 @@ static void check_tile_copy(struct kern *k, const struct ref *src, const struct 
 	if (src->alloc->dtype != a->dtype)
 		tc_documented(&k->err, COPY_TMEM_DTYPE, "", tc_dtypes[src->alloc->dtype].name,
 			      tc_dtypes[a->dtype].name);
-	if (!same_shape(src, dst))
+	if (!tc_same_shape(src, dst))
 		tc_documented(&k->err, COPY_TMEM_SHAPE, "", tc_shape_text(k, src),
 			      tc_shape_text(k, dst));
 	if (a->packing != full)

@@ -112,7 +112,6 @@ struct mopnd {
 };
 
 struct mopnd mo_reg(struct mreg r);
-struct mopnd mo_not(struct mreg p);
 struct mopnd mo_imm(int64_t i);
 struct mopnd mo_hex(uint64_t i);
 struct mopnd mo_f32(float f);
@@ -321,9 +320,7 @@ struct low {
 	int bulk_groups;                  /* the role has committed bulk groups */
 	struct low_phases *phase_order;   /* lower_phase.c; NULL: one warp */
 	struct cluster_set *cluster_sets; /* lower_cluster.c */
-	/* of lower_frag*.c, by fragment and var id */
-	void **frags, **frag_vars;
-	struct frag_plan *frag_plan; /* frag.h; NULL until the first fragment */
+	struct frag_plan *frag_plan;      /* frag.h; NULL until the first fragment */
 };
 
 /* Appends an instruction to the role's code. */
@@ -395,7 +392,6 @@ struct mreg tc_low_floor_division(struct low *l, bool division, bool natural, st
 struct mopnd tc_low_dim(struct low *l, const struct dim *d);
 /* Axis of the kernel's grid or cluster, thread registers. */
 struct mreg tc_low_thread(struct low *l); /* thread in the role, from 0 */
-struct mreg tc_low_warp(struct low *l);   /* warp in the role */
 struct mreg tc_low_lane(struct low *l);   /* lane in the warp */
 /* Runs the following code once, where the role starts; then back. */
 struct low_place {
@@ -462,7 +458,10 @@ struct maddr tc_low_tmem_view(struct low *l, const struct ref *r);
 struct maddr tc_low_tmem_window(struct low *l, const struct ref *r);
 /* An address as a value. */
 struct mreg tc_low_address(struct low *l, struct maddr a);
-/* lower_descriptor.c: an operand of an MMA in SMEM. */
+/* lower_descriptor.c: whether the first step along K adds to D: 0, 1 or a predicate. */
+struct mopnd tc_low_accumulate(struct low *l, const struct mma_op *o);
+
+/* An operand of an MMA in SMEM. */
 struct smem_operand {
 	struct smem_layout layout;
 	bool k_major;

@@ -135,15 +135,6 @@ int tc_axis_offset(const struct axis_map *m, int j)
 	return j / m->vector * m->step + j % m->vector;
 }
 
-int tc_axis_index(const struct axis_map *m, int thread, int j)
-{
-	int index = tc_axis_offset(m, j);
-
-	for (int i = 0; i < m->field_count; i++)
-		index += (thread >> m->field[i].shift) % m->field[i].values * m->field[i].stride;
-	return index;
-}
-
 int tc_axis_thread_limit(const struct axis_map *m)
 {
 	int most = 0;

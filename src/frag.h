@@ -63,7 +63,6 @@ bool tc_distribution_equal(const struct distribution *a, const struct distributi
 /* As far as the axes of `along` go: equal for a value that has only these. */
 bool tc_distribution_alike(const struct distribution *a, const struct distribution *b,
 			   const bool along[2]);
-int tc_axis_index(const struct axis_map *m, int thread, int j);
 /* Offset of register j, without the thread's part. */
 int tc_axis_offset(const struct axis_map *m, int j);
 /* One more than the largest index a thread can hold; largest thread part. */

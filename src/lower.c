@@ -166,11 +166,6 @@ struct mreg tc_low_thread(struct low *l)
 	return in_role(l, &l->thread, "thread", l->c->thread, 32 * l->role->first_warp);
 }
 
-struct mreg tc_low_warp(struct low *l)
-{
-	return in_role(l, &l->warp, "warp", l->c->warp, l->role->first_warp);
-}
-
 struct mreg tc_low_lane(struct low *l)
 {
 	return l->c->lane;
@@ -316,8 +311,6 @@ static void lower_role(struct low *kernel, struct role_plan *r, int done)
 	tc_low_start(&l);
 	l.phases = tc_arena_alloc(
 		l.arena, sizeof(*l.phases) * (size_t)(k->barriers.count * k->roles.count + 1));
-	l.frags = tc_arena_alloc(l.arena, sizeof(void *) * (size_t)(k->frag_count + 1));
-	l.frag_vars = tc_arena_alloc(l.arena, sizeof(void *) * (size_t)(k->vars.count + 1));
 	tc_low_phases_start(&l);
 	tc_low_issuer_registers(&l);
 	role_entry(&l, next);

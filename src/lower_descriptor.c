@@ -112,3 +112,17 @@ struct mreg tc_low_operand_at(struct low *l, const struct smem_operand *o, int64
 	mi(l, "add.s64", R(d), R(o->descriptor), I(bytes >> 4));
 	return d;
 }
+
+/* Enable-input-d of tcgen05, scale-d of wgmma. */
+struct mopnd tc_low_accumulate(struct low *l, const struct mma_op *o)
+{
+	int64_t constant;
+
+	if (o->accumulate_const)
+		return mo_imm(o->accumulate_value);
+	if (!o->accumulate)
+		return mo_imm(1);
+	if (tc_val_is_const(o->accumulate, &constant))
+		return mo_imm(constant != 0);
+	return mo_reg(tc_low_pred(l, o->accumulate));
+}

@@ -67,20 +67,6 @@ static void refuse(struct low *l, const struct mma_op *o)
 			    l->c->target->name);
 }
 
-/* Enable-input-d of the first step along K. */
-static struct mopnd accumulate(struct low *l, const struct mma_op *o)
-{
-	int64_t constant;
-
-	if (o->accumulate_const)
-		return mo_imm(o->accumulate_value);
-	if (!o->accumulate)
-		return mo_imm(1);
-	if (tc_val_is_const(o->accumulate, &constant))
-		return mo_imm(constant != 0);
-	return mo_reg(tc_low_pred(l, o->accumulate));
-}
-
 struct piece {
 	int64_t n, width;
 };
@@ -133,7 +119,7 @@ void tc_lower_tcgen05_mma(struct low *l, const struct op *op)
 	if (o->barrier.barrier)
 		tc_low_phases_before(l, o->barrier.barrier);
 	tc_low_leader(l);
-	enable = accumulate(l, o);
+	enable = tc_low_accumulate(l, o);
 	d = tc_low_tmem_view(l, o->acc);
 	if (a_tmem)
 		a_address = tc_low_tmem_view(l, o->a);

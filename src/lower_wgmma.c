@@ -287,20 +287,6 @@ void tc_lower_wgmma_copy(struct low *l, const struct op *op)
 /* ---- MMA
  * ------------------------------------------------------------------------------------------ */
 
-/* Scale-d of the first step along K. */
-static struct mopnd accumulate(struct low *l, const struct mma_op *o)
-{
-	int64_t constant;
-
-	if (o->accumulate_const)
-		return mo_imm(o->accumulate_value);
-	if (!o->accumulate)
-		return mo_imm(1);
-	if (tc_val_is_const(o->accumulate, &constant))
-		return mo_imm(constant != 0);
-	return mo_reg(tc_low_pred(l, o->accumulate));
-}
-
 static const char *type_name(enum dtype t)
 {
 	switch (t) {
@@ -395,7 +381,7 @@ void tc_lower_wgmma(struct low *l, const struct op *op)
 	tc_low_all(l);
 	if (o->acc->alloc->dtype == DT_I32 && o->a->alloc->dtype != o->b->alloc->dtype)
 		mi_require(l, 84);
-	enable = accumulate(l, o);
+	enable = tc_low_accumulate(l, o);
 	if (o->a->alloc->space == SP_TMEM)
 		registers = tc_wgmma_registers(l, o->a);
 	else

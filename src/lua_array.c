@@ -100,11 +100,6 @@ struct array *tc_new_array_on(lua_State *L, struct device *d, enum dtype t, int 
 	return a;
 }
 
-struct array *tc_new_array(lua_State *L, enum dtype t, int rank, const int64_t *shape)
-{
-	return tc_new_array_on(L, tc_current_device(L), t, rank, shape);
-}
-
 /* A view of the array at `index` with the same bytes, on the stack. */
 static struct array *new_view(lua_State *L, int index, enum dtype t, int rank, const int64_t *shape)
 {

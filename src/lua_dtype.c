@@ -74,17 +74,6 @@ enum dtype tc_check_dtype(lua_State *L, int arg)
 	return (enum dtype)t;
 }
 
-enum dtype tc_option_dtype(lua_State *L, int arg, const char *name, enum dtype standard)
-{
-	if (!tc_option_push(L, arg, name))
-		return standard;
-	int t = to_dtype(L, lua_gettop(L));
-	if (t < 0)
-		tc_argerror(L, arg, "option '%s': %s", name, lua_tostring(L, -1));
-	lua_pop(L, 1);
-	return (enum dtype)t;
-}
-
 enum space tc_check_space(lua_State *L, int arg)
 {
 	struct space_object *object = tc_test_object(L, arg, TC_SPACE);

@@ -100,7 +100,6 @@ lua_Integer tc_check_integer(lua_State *L, int arg, lua_Integer low, lua_Integer
 /* A dtype object, its name or its short name. */
 enum dtype tc_check_dtype(lua_State *L, int arg);
 /* The field of an options table; absent gives the default. */
-enum dtype tc_option_dtype(lua_State *L, int arg, const char *name, enum dtype standard);
 void tc_push_dtype(lua_State *L, enum dtype t);
 /* A space object or its name, "SMEM" or "smem". */
 enum space tc_check_space(lua_State *L, int arg);
@@ -260,8 +259,7 @@ struct array {
 };
 /* A live array: raises on one that was freed, or whose device is closed. */
 struct array *tc_check_array(lua_State *L, int arg);
-/* A new, undefined array on the current device; raises on failure. */
-struct array *tc_new_array(lua_State *L, enum dtype t, int rank, const int64_t *shape);
+/* A new, undefined array on a device; raises on failure. */
 struct array *tc_new_array_on(lua_State *L, struct device *d, enum dtype t, int rank,
 			      const int64_t *shape);
 /* The device of the option, else the current one. */

@@ -23,11 +23,6 @@ struct mopnd mo_reg(struct mreg r)
 	return (struct mopnd){.kind = MO_REG, .reg = r};
 }
 
-struct mopnd mo_not(struct mreg p)
-{
-	return (struct mopnd){.kind = MO_REG, .reg = p, .negated = true};
-}
-
 struct mopnd mo_imm(int64_t i)
 {
 	return (struct mopnd){.kind = MO_IMM, .imm = i};

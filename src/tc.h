@@ -65,8 +65,6 @@ _Noreturn void tc_fail_internal(struct err *e, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 /* Runs fn(arg); false when it failed, `e` then holds kind, position and text. */
 bool tc_protect(struct err *e, void (*fn)(void *), void *arg);
-/* The arena whose failing allocations jump: set by tc_protect's callers. */
-void tc_arena_errors(struct err *e);
 
 uint64_t tc_hash(const void *data, size_t size, uint64_t seed);
 
@@ -743,6 +741,7 @@ const char *tc_got(struct kern *k, const char *name, const struct ref *r);
 const char *tc_join(struct kern *k, const char *a, const char *b);
 /* Same static size, or the same named dimension. */
 bool tc_dim_equal(const struct dim *a, const struct dim *b);
+bool tc_same_shape(const struct ref *a, const struct ref *b);
 bool tc_static_shape(const struct ref *r);
 
 /* ---- check*.c: is this call legal? -------------------------------------------------- */

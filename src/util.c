@@ -9,11 +9,6 @@
 
 static _Thread_local struct err *arena_errors;
 
-void tc_arena_errors(struct err *e)
-{
-	arena_errors = e;
-}
-
 static _Noreturn void leave(struct err *e)
 {
 	if (!e->jump) {

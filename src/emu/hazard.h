@@ -186,6 +186,12 @@ struct emu_access emu_access_by(struct emu_order *order, enum emu_actor_kind act
 				struct emu_moment moment, enum emu_access_kind kind);
 void emu_access_shared(struct emu_access *access, struct emu_cta *cta, uint32_t offset,
 		       uint32_t size);
+/* For the walks over an operand's 16-byte units: context is a struct emu_watched. */
+struct emu_watched {
+	struct emu_access access;
+	struct emu_cta *cta;
+};
+void emu_watch_unit(void *context, uint32_t address);
 void emu_access_global(struct emu_access *access, uint64_t address, uint64_t size);
 /* Columns of 16 lanes; bit i of `lanes` is lane 16 * window + i. */
 void emu_access_tmem(struct emu_access *access, struct emu_cta *cta, uint32_t column,

@@ -742,8 +742,6 @@ enum emu_step emu_fault(struct emu_warp *warp, int lane, const char *rule, const
 void emu_fault_at(const struct emu_where *where, const char *rule, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 /* A lint: reported, and the grid goes on. */
-void emu_lint_at(const struct emu_where *where, const char *rule, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
 /* A hazard that does not stop the grid; counted once for each pair of instructions. */
 void emu_hazard_at(const struct emu_where *where, enum emu_severity severity, const char *rule,
 		   const struct emu_ins *other, const char *text);

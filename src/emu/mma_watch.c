@@ -2,14 +2,9 @@
 #include "hazard.h"
 #include "mma_run.h"
 
-struct watched {
-	struct emu_access access;
-	struct emu_cta *cta;
-};
-
-static void watch_unit(void *context, uint32_t address)
+void emu_watch_unit(void *context, uint32_t address)
 {
-	struct watched *w = context;
+	struct emu_watched *w = context;
 
 	emu_access_shared(&w->access, w->cta, address - EMU_SHARED_BASE, 16);
 }
@@ -30,11 +25,11 @@ static void watch_shared(const struct emu_mma_run *run, struct emu_access access
 				    &error))
 		return;
 	for (int c = 0; c < run->cta_count; c++) {
-		struct watched w = {access, run->ctas[c]};
+		struct emu_watched w = {access, run->ctas[c]};
 
 		emu_operand_units(&descriptor,
 				  is_a ? run->idesc.transpose_a : run->idesc.transpose_b,
-				  element_bytes, rows, bytes, watch_unit, &w);
+				  element_bytes, rows, bytes, emu_watch_unit, &w);
 	}
 }
 

@@ -187,15 +187,6 @@ void emu_fault_at(const struct emu_where *where, const char *rule, const char *f
 	va_end(arguments);
 }
 
-void emu_lint_at(const struct emu_where *where, const char *rule, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	report(where, EMU_LINT, rule, format, arguments);
-	va_end(arguments);
-}
-
 void emu_hazard_at(const struct emu_where *where, enum emu_severity severity, const char *rule,
 		   const struct emu_ins *other, const char *text)
 {

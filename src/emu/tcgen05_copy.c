@@ -148,28 +148,16 @@ static void complete_copy(struct emu_engine_op *base)
 
 /* ---- order ----------------------------------------------------------------------------- */
 
-struct watched {
-	struct emu_access access;
-	struct emu_cta *cta;
-};
-
-static void watch_unit(void *context, uint32_t address)
-{
-	struct watched *w = context;
-
-	emu_access_shared(&w->access, w->cta, address - EMU_SHARED_BASE, 16);
-}
-
 static void watch_copy_in(const struct copy_op *op, struct emu_order *order, int lane,
 			  struct emu_cta *cta, const struct emu_smem_descriptor *descriptor)
 {
 	struct emu_moment moment = emu_moment_of(order, EMU_ACTOR_MMA, lane);
-	struct watched w = {emu_access_by(order, EMU_ACTOR_MMA, lane, moment, EMU_READ), cta};
+	struct emu_watched w = {emu_access_by(order, EMU_ACTOR_MMA, lane, moment, EMU_READ), cta};
 	uint32_t columns = (uint32_t)units_of(op->form->shape) * 4, column = op->address & 0xffff;
 	uint32_t base = op->address >> 16;
 
 	emu_operand_units(descriptor, false, 1, rows_of(op->form->shape),
-			  units_of(op->form->shape) * 16, watch_unit, &w);
+			  units_of(op->form->shape) * 16, emu_watch_unit, &w);
 	w.access = emu_access_by(order, EMU_ACTOR_MMA, lane, moment, EMU_WRITE);
 	if (op->form->shape != COPY_4x256b) {
 		emu_access_tmem_lanes(&w.access, cta, column, columns, 0, EMU_TMEM_LANES);

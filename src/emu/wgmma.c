@@ -278,18 +278,6 @@ static void discard(struct emu_engine_op *base)
 
 /* ---- order ------------------------------------------------------------------------------- */
 
-struct watched {
-	struct emu_access access;
-	struct emu_cta *cta;
-};
-
-static void watch_unit(void *context, uint32_t address)
-{
-	struct watched *w = context;
-
-	emu_access_shared(&w->access, w->cta, address - EMU_SHARED_BASE, 16);
-}
-
 /*
  * Every warp of the group reads all of B, and its 16 rows of A: each must see
  * what was written.  The actor is the warpgroup, its epoch the instruction.
@@ -300,7 +288,7 @@ static void watch(const struct entry *entry, uint64_t number)
 	const struct wgmma_form *form = entry->ins->extra;
 	struct emu_moment moment = emu_moment_of(order, EMU_ACTOR_WGMMA, 0);
 	struct emu_smem_descriptor descriptor;
-	struct watched w = {.cta = entry->warp->cta};
+	struct emu_watched w = {.cta = entry->warp->cta};
 	struct emu_error error;
 	int a_bytes = emu_packed_bytes(form->a, EMU_PACK_DENSE, form->k);
 	int b_bytes = emu_packed_bytes(form->b, EMU_PACK_DENSE, form->k);
@@ -312,10 +300,10 @@ static void watch(const struct entry *entry, uint64_t number)
 	w.access = emu_access_by(order, EMU_ACTOR_WGMMA, -1, moment, EMU_READ);
 	if (!form->a_in_registers && emu_descriptor_wgmma(entry->a_descriptor, &descriptor, &error))
 		emu_operand_units(&descriptor, form->transpose_a, emu_element_bits(form->a) / 8,
-				  group_rows, a_bytes, watch_unit, &w);
+				  group_rows, a_bytes, emu_watch_unit, &w);
 	if (emu_descriptor_wgmma(entry->b_descriptor, &descriptor, &error))
 		emu_operand_units(&descriptor, form->transpose_b, emu_element_bits(form->b) / 8,
-				  form->n, b_bytes, watch_unit, &w);
+				  form->n, b_bytes, emu_watch_unit, &w);
 }
 
 static void order_waited(struct emu_order *order, uint64_t number)
