@@ -287,13 +287,13 @@ struct low {
 	struct role_plan *role; /* NULL in the kernel's own prologue and epilogue */
 	const struct op *op;    /* being lowered */
 	/* registers of the role, valid in all its code */
-	struct mreg leader;               /* predicate: this lane issues for the role, or clone */
-	struct mreg first_leader;         /* the same of clone 0 alone */
-	struct mreg elected;              /* predicate: one lane of each warp */
-	struct mreg thread, warp, window; /* made on demand */
-	struct mreg clone;                /* which of the class; no register: there is one */
-	struct mreg is_clone[4];          /* predicates, made on demand */
-	struct mreg *phases; /* parity bits, by tc_phase_index; no register: never waits */
+	struct mreg leader;         /* predicate: this lane issues for the role, or clone */
+	struct mreg first_leader;   /* the same of clone 0 alone */
+	struct mreg elected;        /* predicate: one lane of each warp */
+	struct mreg thread, window; /* made on demand */
+	struct mreg clone;          /* which of the class; no register: there is one */
+	struct mreg is_clone[4];    /* predicates, made on demand */
+	struct mreg *phases;        /* parity bits, by tc_phase_index; no register: never waits */
 	/* code */
 	struct minst **at;       /* where the next instruction is linked in */
 	struct minst **entry_at; /* the end of the role's entry code */
