@@ -207,6 +207,52 @@ describe("two stores of one role to the same elements", function()
       end)
    end
 
+   -- A shift by one row: other threads store the rows that both views have.
+   local shifts = {
+      { "a constant", function(s, v)
+         s:at(tc.ds(0, 64), tc.all):store(v)
+         s:at(tc.ds(1, 64), tc.all):store(v * 2)
+      end },
+      { "the turn of a loop", function(s, v)
+         tc.range(2, function(i) s:at(tc.ds(i, 64), tc.all):store(v + i) end)
+      end },
+   }
+   for _, shift in ipairs(shifts) do
+      it("of views that overlap, shifted by " .. shift[1] .. ", come in the order of the program", function()
+         local k = tc.kernel {
+            name = "shifted", args = { tc.gmem({ 64, 64 }, "f32"), tc.gmem({ 65, 64 }, "f32") },
+            body = function(x, out)
+               local s, v = tc.smem({ 65, 64 }, "f32", { swizzle = "none" }), x:load()
+               shift[2](s, v)
+               tc.commit_smem()
+               tc.copy_smem_to_gmem(s, out)
+               tc.wait_smem_to_gmem(0)
+            end,
+         }
+         for _, target in ipairs { "sm_100a", "sm_90a" } do
+            local out = tc.zeros({ 65, 64 }, "f32")
+            local report = k:emulate({ target = target, mode = "check" }, tc.ones({ 64, 64 }, "f32"), out)
+            assert.equal(0, #report.hazards, tostring(report))
+            for row, values in ipairs(out:totable()) do assert.equal(row == 1 and 1 or 2, values[1]) end
+         end
+      end)
+   end
+
+   it("that are apart need no barrier, the slots of a ring neither", function()
+      local k = tc.kernel {
+         name = "apart",
+         args = { tc.gmem({ 64, 64 }, "f32"), tc.gmem({ 128, 64 }, "f32"), tc.gmem({ 96, 64 }, "f32") },
+         body = function(x, out, other)
+            local v, w = x:load(), x:at(tc.ds(0, 48), tc.all):load()
+            out:at(tc.ds(0, 64), tc.all):store(v)
+            out:at(tc.ds(64, 64), tc.all):store(v)
+            tc.range(8, function(i) out:tile({ i % 2, 0 }, { 64, 64 }):store(v) end)
+            tc.range(8, function(i) other:tile({ i % 2, 0 }, { 48, 64 }):store(w) end)
+         end,
+      }
+      assert.is_nil(k:ptx { target = "sm_100a" }:match "bar%.sync")
+   end)
+
    it("of the same threads need no barrier", function()
       local k = tc.kernel {
          name = "same", args = { tc.gmem({ 128, 64 }, "f32"), tc.gmem({ 128, 64 }, "f32") },

@@ -3,8 +3,9 @@
  * loads and stores, although other threads may have made them: a role barrier
  * stands between where the recording has none.  Only memory that a role loads and
  * stores through registers is concerned; for readers elsewhere the user writes
- * commit_smem() and barriers.  Of two stores of one distribution and shape each
- * thread is taken to store its own elements, or others than any thread before.
+ * commit_smem() and barriers.  Two stores of one distribution to tiles of one
+ * grid, which are the same tile or disjoint ones, need none: each thread stores
+ * its own elements, or others than any thread before.
  */
 #include "frag.h"
 
@@ -12,6 +13,10 @@ enum {
 	ACCESS_LOAD = 1,
 	ACCESS_STORE = 2,
 	ACCESS_STORE_ELSEWHERE = 4 /* by threads other than those of the store in question */
+};
+
+enum {
+	start_depth = 4 /* of expressions for where a tile starts */
 };
 
 static bool same_memory(const struct alloc *a, const struct alloc *b)
@@ -36,12 +41,54 @@ static const struct ref *accessed(const struct op *op, int *access)
 	}
 }
 
+/* As far as `depth` levels of sums and products show. */
+static bool multiple_of(const struct val *v, int64_t n, int depth)
+{
+	int64_t x;
+
+	if (!v)
+		return true;
+	if (tc_val_is_const(v, &x))
+		return x % n == 0;
+	if (v->kind == VAL_EXPR && depth > 0 && v->op == SO_MUL)
+		return multiple_of(v->arg[0], n, depth - 1) || multiple_of(v->arg[1], n, depth - 1);
+	if (v->kind == VAL_EXPR && depth > 0 && (v->op == SO_ADD || v->op == SO_SUB))
+		return multiple_of(v->arg[0], n, depth - 1) && multiple_of(v->arg[1], n, depth - 1);
+	return tc_val_divisor(v) % n == 0;
+}
+
+/* Their starts are whole extents apart, whatever turn of a loop either belongs to. */
+static bool whole_extents_apart(const struct val *a, const struct val *b, int64_t extent)
+{
+	int64_t x = 0, y = 0;
+
+	if ((!a || tc_val_is_const(a, &x)) && (!b || tc_val_is_const(b, &y)))
+		return (x - y) % extent == 0;
+	return multiple_of(a, extent, start_depth) && multiple_of(b, extent, start_depth);
+}
+
+static bool of_one_grid(const struct ref *a, const struct ref *b)
+{
+	if (a->alloc != b->alloc)
+		return false;
+	for (int i = 0; i < a->alloc->rank; i++) {
+		int64_t extent = a->extent[i].size;
+
+		if (extent != b->extent[i].size)
+			return false;
+		if (extent > 1 && !whole_extents_apart(a->start[i], b->start[i], extent))
+			return false;
+	}
+	return true;
+}
+
 static bool by_same_threads(struct low *l, const struct op *a, const struct op *b)
 {
 	const struct frag_node *x = &tc_frag_plan(l)->node[a->u.store.value->id];
 	const struct frag_node *y = &tc_frag_plan(l)->node[b->u.store.value->id];
 
-	return x->axis == y->axis && x->extent[0] == y->extent[0] && x->extent[1] == y->extent[1] &&
+	return of_one_grid(a->u.store.ref, b->u.store.ref) && x->axis == y->axis &&
+	       x->extent[0] == y->extent[0] && x->extent[1] == y->extent[1] &&
 	       a->u.store.ref->transposed == b->u.store.ref->transposed &&
 	       tc_distribution_equal(tc_store_distribution(l, a), tc_store_distribution(l, b));
 }
