@@ -194,8 +194,8 @@ static void check_layout(struct kern *k, struct alloc *a, int64_t rows, int64_t 
 			      tc_integer_text(k, 32 / bits), tc_integer_text(k, a->packing));
 }
 
-/* 32-bit columns.  An accumulator of 64 rows leaves half of its lanes unused. */
-static int64_t count_columns(const struct alloc *a, int64_t rows, int64_t columns)
+/* An accumulator of 64 rows leaves half of its lanes unused. */
+int64_t tc_tmem_columns(const struct alloc *a, int64_t rows, int64_t columns)
 {
 	switch (a->layout) {
 	case TML_M64_COLLECTIVE:
@@ -234,7 +234,7 @@ static void check_tmem(struct kern *k, struct alloc *a, bool packed_given, bool 
 		check_layout(k, a, rows, columns);
 	else
 		infer_layout(k, a, rows, columns);
-	needed = count_columns(a, rows, columns);
+	needed = tc_tmem_columns(a, rows, columns);
 	while (rounded < needed)
 		rounded *= 2;
 	if (rounded > 512 && tc_lanes_have_halves(k))

@@ -2,7 +2,7 @@
  * tc.mma: the checks, in the order in which Pallas:Mosaic GPU makes them: the call itself
  * (shapes, spaces, collectivity), the cluster axis, then what the instruction takes.
  */
-#include "check_mma.h"
+#include "mma_shape.h"
 
 #include <string.h>
 
@@ -20,8 +20,10 @@
 #define LEGAL   (-1)
 
 const struct mma_row tc_mma_rows[] = {
-#define MMA(kind, wgmma, name, a, b, d, scale, same, k, ks, m1, m2, n1, n2, targets, limit)        \
-	{kind, wgmma, name, a, b, d, scale, same, k, ks, m1, m2, n1, n2, targets, limit},
+#define MMA(kind, wgmma, name, a, b, d, scale, block, same, k, ks, m1, m2, n1, n2, targets,        \
+	    version, limit)                                                                        \
+	{kind, wgmma, name, a,  b,  d,  scale,   block,   same,                                    \
+	 k,    ks,    m1,   m2, n1, n2, targets, version, limit},
 #include "mma.def"
 };
 const int tc_mma_row_count = sizeof tc_mma_rows / sizeof *tc_mma_rows;
@@ -31,15 +33,16 @@ static bool has(uint32_t set, enum dtype t)
 	return t < DT_COUNT && (set >> t & 1);
 }
 
-const struct mma_row *tc_mma_row(bool wgmma, enum dtype a, enum dtype b, enum dtype d,
-				 enum dtype scale)
+const struct mma_row *tc_mma_row(bool wgmma, const struct mma_shape *s)
 {
+	int64_t block = s->sparse ? s->block / 2 : s->block;
+
 	for (int i = 0; i < tc_mma_row_count; i++) {
 		const struct mma_row *r = &tc_mma_rows[i];
 
-		if (r->wgmma == wgmma && has(r->a, a) && has(r->b, b) && has(r->d, d) &&
-		    (!r->same || a == b) &&
-		    (scale == DT_COUNT ? r->scale == 0 : has(r->scale, scale)))
+		if (r->wgmma == wgmma && has(r->a, s->a) && has(r->b, s->b) && has(r->d, s->d) &&
+		    (!r->same || s->a == s->b) &&
+		    (s->scaled ? has(r->scale, s->scale) && r->block == block : r->scale == 0))
 			return r;
 	}
 	return NULL;
@@ -223,14 +226,18 @@ static void check_operand_axes(struct kern *k, const char *name, const struct re
 		tc_documented(&k->err, MMA_AXES, tc_got(k, name, r), name);
 }
 
-static void describe(const struct mma_op *m, struct mma_shape *s)
+void tc_mma_describe(const struct mma_op *m, struct mma_shape *s)
 {
+	int64_t scales = m->a_scale ? m->a_scale->shape[1].size : 0;
+
 	s->m = m->acc->shape[0].size;
 	s->n = m->b->shape[1].size;
 	s->k = m->b->shape[0].size;
 	s->collective = m->collective_axis_name != NULL;
 	s->sparse = m->a_sparse_metadata != NULL;
 	s->scaled = m->a_scale != NULL;
+	s->scale = s->scaled ? m->a_scale->alloc->dtype : DT_COUNT;
+	s->block = scales > 0 ? s->k / scales : 0;
 	s->a_in_tmem = m->a->alloc->space == SP_TMEM;
 	s->a_k_major = s->a_in_tmem || !m->a->transposed;
 	s->b_k_major = m->b->transposed;
@@ -240,6 +247,7 @@ static void describe(const struct mma_op *m, struct mma_shape *s)
 	s->bits = tc_dtypes[s->a].bits == 6 ? 8 : tc_dtypes[s->a].bits;
 	s->b_swizzle = m->b->alloc->swizzle;
 	s->a_swizzle = s->a_in_tmem ? s->b_swizzle : m->a->alloc->swizzle;
+	s->row = tc_mma_row(false, s);
 }
 
 static bool is_fp8(enum dtype t)
@@ -256,15 +264,13 @@ static bool is_int8(enum dtype t)
 static const char *got_limited(struct kern *k, const struct mma_op *m, const struct mma_shape *s,
 			       enum tc_error limit)
 {
-	const struct mma_row *row = tc_mma_row(false, s->a, s->b, s->d,
-					       s->scaled ? m->a_scale->alloc->dtype : DT_COUNT);
 	const char *got = got_operands(k, m);
 
-	if (!row || row->limit != (int)limit)
+	if (!s->row || s->row->limit != (int)limit)
 		return got;
 	return tc_arena_printf(&k->arena,
 			       "%s\n  The hardware has %s for them; tcmma has no code for it yet.",
-			       got, row->name);
+			       got, s->row->name);
 }
 
 static void check_places(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
@@ -408,7 +414,7 @@ static void check_k(struct kern *k, const struct mma_op *m, const struct mma_sha
 	if (s->sparse)
 		group = larger(group, 64);
 	if (s->scaled)
-		group = larger(group, 4 * tc_mma_block(m, s));
+		group = larger(group, 4 * s->block);
 	if (s->k % group)
 		tc_documented(&k->err, MMA_GROUP, got_operands(k, m), "K",
 			      tc_integer_text(k, group), tc_integer_text(k, s->k));
@@ -470,15 +476,11 @@ static void check_descriptor(struct kern *k, const char *name, const struct ref 
 
 void tc_mma_supported(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
-	const struct mma_row *row = tc_mma_row(false, s->a, s->b, s->d,
-					       s->scaled ? m->a_scale->alloc->dtype : DT_COUNT);
-	const struct mma_row *wgmma = s->scaled || s->sparse || s->collective
-					      ? NULL
-					      : tc_mma_row(true, s->a, s->b, s->d, DT_COUNT);
+	const struct mma_row *row = s->row;
+	const struct mma_row *wgmma =
+		s->scaled || s->sparse || s->collective ? NULL : tc_mma_row(true, s);
 	const char *kind = row ? row->name : "these element types";
 
-	if (row && row->kind == MMA_MXF4 && tc_mma_block(m, s) == (s->sparse ? 32 : 16))
-		kind = "kind::mxf4nvf4.block_scale";
 	if (k->target && row && !tc_mma_on_target(row, k->target) && strcmp(k->target, "sm_90a"))
 		tc_documented(&k->err, MMA_TARGET, got_operands(k, m), kind, tc_mma_dtype(s->a),
 			      tc_mma_dtype(s->b), k->target);
@@ -510,7 +512,7 @@ void tc_check_mma(struct kern *k, struct mma_op *m)
 	}
 	if (m->barrier.barrier)
 		tc_check_single_barrier(k, &m->barrier);
-	describe(m, &s);
+	tc_mma_describe(m, &s);
 	check_operand_axes(k, "b", m->b);
 	if (!s.a_in_tmem)
 		check_operand_axes(k, "a", m->a);

@@ -1,12 +1,5 @@
 /* tc.mma: scale factors and sparsity metadata. */
-#include "check_mma.h"
-
-int64_t tc_mma_block(const struct mma_op *m, const struct mma_shape *s)
-{
-	int64_t scales = m->a_scale->shape[1].size;
-
-	return scales > 0 ? s->k / scales : s->k;
-}
+#include "mma_shape.h"
 
 static bool shape_is(const struct ref *r, int64_t rows, int64_t columns)
 {
@@ -17,7 +10,7 @@ static void check_block(struct kern *k, const struct mma_op *m, const struct mma
 {
 	enum dtype scale = m->a_scale->alloc->dtype;
 	const char *more = tc_got(k, "a_scale", m->a_scale), *t = tc_mma_dtype(scale);
-	int64_t block = tc_mma_block(m, s), sparse = s->sparse ? 2 : 1;
+	int64_t block = s->block, sparse = s->sparse ? 2 : 1;
 	const char *b = tc_integer_text(k, block);
 
 	if (s->a != DT_E2M1) {

@@ -3,6 +3,7 @@
  * line, the rule and the nearest form that would run.
  */
 #include "classes.h"
+#include "mma_shape.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -66,13 +67,14 @@ static void check_extras(const struct check *x, const struct op *op)
 static void check_types(const struct check *x, const struct op *op)
 {
 	const struct mma_op *m = &op->u.mma;
-	enum dtype a = m->a->alloc->dtype, b = m->b->alloc->dtype, d = m->acc->alloc->dtype;
+	struct mma_shape s;
 
-	if (tc_mma_row(true, a, b, d, DT_COUNT))
+	tc_mma_describe(m, &s);
+	if (tc_mma_row(true, &s))
 		return;
 	refuse(x, op, 'e',
-	       TEXT("wgmma does not multiply %s and %s into %s", tc_dtypes[a].name,
-		    tc_dtypes[b].name, tc_dtypes[d].name),
+	       TEXT("wgmma does not multiply %s and %s into %s", tc_dtypes[s.a].name,
+		    tc_dtypes[s.b].name, tc_dtypes[s.d].name),
 	       "float16 into float32 or float16; bfloat16 or float32 (as tfloat32) into float32; "
 	       "float8_e4m3fn and float8_e5m2 into float32 or float16; int8 and uint8 into int32");
 }

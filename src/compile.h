@@ -568,9 +568,11 @@ low_fn tc_lower_copy_gmem_to_smem, tc_lower_copy_smem_to_gmem, tc_lower_commit_s
 	tc_lower_commit_gmem, tc_lower_wait_smem_to_gmem;
 /* lower_barrier.c */
 low_fn tc_lower_arrive, tc_lower_wait;
-/* lower_mma.c: tcgen05 */
+/* lower_mma.c, lower_tcgen05.c */
 low_fn tc_lower_tcgen05_mma, tc_lower_tcgen05_commit, tc_lower_tcgen05_copy,
 	tc_lower_wait_load_tmem, tc_lower_commit_tmem;
+/* The barrier sees what the leader has issued complete. */
+void tc_low_tcgen05_commit(struct low *l, const struct barrier_ref *b);
 /* lower_wgmma.c: classes of roles with accumulators in registers */
 low_fn tc_lower_wgmma, tc_lower_wgmma_commit, tc_lower_wgmma_load, tc_lower_wgmma_store,
 	tc_lower_wgmma_wait, tc_lower_wgmma_arrive, tc_lower_wgmma_copy;

@@ -217,13 +217,16 @@ static struct maddr tmem_view(struct low *l, const struct ref *r, struct mreg ba
 {
 	const struct alloc *a = r->alloc;
 	int rank = a->rank, packing = a->packing ? a->packing : 1;
-	int64_t per_slot = (a->shape[rank - 1].size + packing - 1) / packing;
+	int64_t rows = a->shape[rank - 2].size;
+	int64_t per_slot = tc_tmem_columns(a, rows, a->shape[rank - 1].size);
 	struct msym sym = {SYM_TMEM, a};
 	struct mopnd column, slot = tc_low_mul(l, leading_index(l, r, rank - 2), per_slot);
 	struct maddr m;
 	int64_t row;
 
+	/* Starts are multiples of what the layout puts into one column, or one group of them. */
 	column = tc_low_udiv(l, tc_low_value(l, r->start[rank - 1]), packing);
+	column = tc_low_mul(l, column, tc_tmem_columns(a, rows, packing));
 	m = indexed(l, sym, base, tc_low_add(l, slot, column), 1);
 	if (!tc_val_is_const(r->start[rank - 2], &row))
 		tc_low_fail(l, "the first row of a TMEM slice must be a constant");

@@ -748,6 +748,8 @@ bool tc_static_shape(const struct ref *r);
 
 void tc_check_alloc(struct kern *k, struct alloc *a, bool packed_given, bool layout_given,
 		    bool collective_given); /* completes swizzle, packing, columns */
+/* 32-bit columns that `columns` elements of `rows` rows take in the layout of a TMEM allocation. */
+int64_t tc_tmem_columns(const struct alloc *a, int64_t rows, int64_t columns);
 void tc_check_mma(struct kern *k, struct mma_op *m);
 void tc_check_commit_arrive(struct kern *k, struct arrive_op *a);
 void tc_check_barrier(struct kern *k, const struct barrier *b);
@@ -796,16 +798,18 @@ struct mma_row {
 	const char *name;    /* "kind::f16" */
 	uint32_t a, b, d;    /* bit sets of enum dtype */
 	uint32_t scale;      /* 0: not block-scaled */
+	int block;           /* elements along K that a scale factor covers; twice that if sparse */
 	bool same;           /* A and B must have one dtype */
 	int k, k_sparse;     /* elements along K an instruction */
 	unsigned m1, m2;     /* bits 0, 1, 2: M 64, 128, 256; one CTA, two CTAs */
 	int n1, n2;          /* N is a multiple of it, up to 256 */
 	const char *targets; /* "sm_100a sm_103a" */
+	int version;         /* of PTX, times ten */
 	int limit;           /* the message with which Pallas forbids it, -1: legal there too */
 };
-/* NULL: no instruction takes these; `scale` DT_COUNT: none. */
-const struct mma_row *tc_mma_row(bool wgmma, enum dtype a, enum dtype b, enum dtype d,
-				 enum dtype scale);
+/* NULL: no instruction takes these.  Of the shape, mma_shape.h, types and scales are asked for. */
+struct mma_shape;
+const struct mma_row *tc_mma_row(bool wgmma, const struct mma_shape *s);
 extern const struct mma_row tc_mma_rows[];
 extern const int tc_mma_row_count;
 bool tc_mma_on_target(const struct mma_row *row, const char *target);

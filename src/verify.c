@@ -5,6 +5,7 @@
  */
 #include "verify.h"
 #include "compile.h"
+#include "mma_shape.h"
 
 /* ---- walking the scope tree ----------------------------------------------------------- */
 
@@ -327,13 +328,14 @@ struct verify {
 static void verify_mma(const struct verify *v, const struct op *o)
 {
 	const struct mma_op *m = &o->u.mma;
-	enum dtype a = m->a->alloc->dtype, b = m->b->alloc->dtype;
-	const struct mma_row *row = tc_mma_row(!v->target->tmem_columns, a, b, m->acc->alloc->dtype,
-					       m->a_scale ? m->a_scale->alloc->dtype : DT_COUNT);
+	const struct mma_row *row;
+	struct mma_shape s;
 
+	tc_mma_describe(m, &s);
+	row = tc_mma_row(!v->target->tmem_columns, &s);
 	if (row && !tc_mma_on_target(row, v->target->name))
 		tc_documented_at(&v->kern->err, o->pos, MMA_TARGET, "", row->name,
-				 tc_dtypes[a].name, tc_dtypes[b].name, v->target->name);
+				 tc_dtypes[s.a].name, tc_dtypes[s.b].name, v->target->name);
 }
 
 static void verify_op(void *arg, const struct site *site)

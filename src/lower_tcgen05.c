@@ -1,0 +1,151 @@
+/* tcgen05 beside the MMA: commit, copies to tensor memory, its fences and allocation (docs/isa.md
+ * 1, 5). */
+#include "compile.h"
+
+/* One program runs all rows. */
+static const struct mreg whole;
+
+/* ---- commit ---------------------------------------------------------------------------------- */
+
+void tc_low_tcgen05_commit(struct low *l, const struct barrier_ref *b)
+{
+	struct maddr a = tc_low_barrier(l, b);
+
+	if (b->cluster_rank)
+		a = (struct maddr){.reg = tc_low_peer(l, tc_low_address(l, a), b->cluster_rank)};
+	if (b->barrier->cluster)
+		mi(l,
+		   "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::"
+		   "cluster.b64",
+		   M(a, 0), R(tc_low_barrier_mask(l, b->barrier)));
+	else
+		mi(l, "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64",
+		   M(a, 0));
+}
+
+void tc_lower_tcgen05_commit(struct low *l, const struct op *op)
+{
+	const struct arrive_op *o = &op->u.arrive;
+
+	if (o->collective_axis >= 0)
+		tc_low_fail(l, "commit_arrive with collective_axis is not supported on %s yet",
+			    l->c->target->name);
+	/* The leader arrives for every thread's loads and stores of TMEM. */
+	if (l->pending_ld || l->pending_st) {
+		tc_low_tcgen05_before_arrive(l);
+		tc_low_role_barrier(l);
+	}
+	tc_low_phases_before(l, o->barrier.barrier);
+	tc_low_leader(l);
+	tc_low_tcgen05_commit(l, &o->barrier);
+}
+
+/* ---- SMEM to TMEM -------------------------------------------------------------------------- */
+
+/* Row i goes to lane i; an instruction moves 32 bytes of each, 16 where rows have no more. */
+void tc_lower_tcgen05_copy(struct low *l, const struct op *op)
+{
+	const struct tmem_copy_op *o = &op->u.tmem_copy;
+	struct smem_operand src;
+	struct maddr dst;
+	int64_t bytes, unit;
+
+	tc_low_leader(l);
+	dst = tc_low_tmem_view(l, o->dst);
+	tc_low_smem_operand(l, &src, o->src, 1, whole);
+	bytes = o->src->extent[o->src->alloc->rank - 1].size * src.layout.bits / 8;
+	unit = src.layout.swizzle ? 32 : 16;
+	for (int64_t at = 0; at < bytes; at += unit) {
+		int64_t column = at * 8 / src.layout.bits;
+
+		mi(l,
+		   unit == 32 ? "tcgen05.cp.cta_group::1.128x256b"
+			      : "tcgen05.cp.cta_group::1.128x128b",
+		   M(dst, at / 4), R(tc_low_operand_at(l, &src, 0, column)));
+	}
+}
+
+/* ---- order of tensor memory accesses --------------------------------------------------------- */
+
+/* All threads have done what they did to TMEM; the next mma of the role sees it. */
+static void settle(struct low *l)
+{
+	mi_plain(l, "tcgen05.fence::before_thread_sync");
+	tc_low_role_barrier(l);
+	mi_plain(l, "tcgen05.fence::after_thread_sync");
+}
+
+void tc_lower_wait_load_tmem(struct low *l, const struct op *op)
+{
+	(void)op;
+	tc_low_all(l);
+	tc_low_wait_ld(l);
+	settle(l);
+}
+
+void tc_lower_commit_tmem(struct low *l, const struct op *op)
+{
+	(void)op;
+	tc_low_all(l);
+	tc_low_wait_st(l);
+	settle(l);
+}
+
+void tc_low_tcgen05_after_wait(struct low *l)
+{
+	if (l->role->tensor_core)
+		mi_plain(l, "tcgen05.fence::after_thread_sync");
+}
+
+void tc_low_tcgen05_before_arrive(struct low *l)
+{
+	tc_low_wait_ld(l);
+	tc_low_wait_st(l);
+	mi_plain(l, "tcgen05.fence::before_thread_sync");
+}
+
+/* ---- allocation: one for the kernel, by warp 0 --------------------------------------------------
+ */
+
+void tc_low_tcgen05_begin(struct low *l)
+{
+	struct compilation *c = l->c;
+	struct maddr slot = {.sym = {SYM_TMEM_SLOT, NULL}};
+
+	if (!c->uses_tmem)
+		return;
+	mi(l, "bar.warp.sync", T("0xffffffff"));
+	mi(l, "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", M(slot, 0),
+	   mo_offset((struct msym){SYM_TMEM_COLUMNS, NULL}, 0));
+	mi_plain(l, "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned");
+}
+
+void tc_low_tcgen05_begun(struct low *l)
+{
+	struct maddr slot = {.sym = {SYM_TMEM_SLOT, NULL}};
+
+	if (!l->c->uses_tmem)
+		return;
+	mi_plain(l, "tcgen05.fence::after_thread_sync");
+	l->c->tmem = mi_named(l, MR_B32, "tmem");
+	mi(l, "ld.shared.b32", R(l->c->tmem), M(slot, 0));
+}
+
+void tc_low_tcgen05_end(struct low *l)
+{
+	int gone;
+	struct mreg p;
+
+	if (!l->c->uses_tmem)
+		return;
+	gone = mi_named_label(l, "freed");
+	p = mi_pred(l);
+	mi_plain(l, "tcgen05.fence::before_thread_sync");
+	mi(l, "bar.sync", I(0));
+	mi_plain(l, "tcgen05.fence::after_thread_sync");
+	mi(l, "setp.ne.u32", R(p), R(l->c->warp), I(0));
+	mi_if(l, p, "bra", LABEL(gone));
+	mi(l, "tcgen05.dealloc.cta_group::1.sync.aligned.b32", R(l->c->tmem),
+	   mo_offset((struct msym){SYM_TMEM_COLUMNS, NULL}, 0));
+	mi_label(l, gone);
+}
