@@ -56,4 +56,64 @@ struct matmul {
 /* Products and sums in double, k ascending; then bias, then relu (NaN stays). */
 void tc_reference_matmul(const struct matmul *p);
 
+/* A packed matrix taken as `rows` lines of `length` elements; steps count elements. */
+struct lines {
+	enum dtype dtype;
+	void *data;
+	int64_t rows, length, row_step, step;
+};
+
+/* ---- quantize.c: block scaling ------------------------------------------------------------- */
+
+/* A way to store numbers as narrow elements with a scale for each block of a line. */
+struct block_format {
+	const char *name; /* "mxfp8" */
+	int block;        /* elements a scale */
+	enum dtype scale;
+	enum dtype element[3]; /* allowed, the first is the default; ends with DT_COUNT */
+};
+extern const struct block_format tc_block_formats[]; /* ends with a NULL name */
+
+/*
+ * Scales (rows x length / block, the lines' blocks in order) and elements.  A block with a NaN or
+ * an infinity gets a scale of NaN and elements of zero; `up`: scales of e8m0 are rounded up so
+ * that no element saturates, else down as OCP MX has it; `global`: of scales that are e4m3.
+ */
+void tc_quantize(const struct block_format *f, const struct lines *src, bool up, float global,
+		 const struct lines *elements, void *scales);
+/* The scale of a whole array with which the greatest finite magnitude fits e2m1 times e4m3. */
+float tc_global_scale(const struct plain *a);
+/* out[row * length + i] = element * scale * global; block: elements a scale. */
+void tc_dequantize(const struct lines *elements, enum dtype scale, const void *scales,
+		   int64_t block, double global, const struct lines *out);
+/*
+ * Scales (rows x blocks) in the order of tensor memory: tiles of 128 rows and 4 blocks, 32 x 16
+ * bytes each, the tiles along the blocks first; with `halves` 64 x 16 bytes, lines 0..31 for the
+ * first half of the rows and 32..63 for the second.  `out` is zeroed memory.
+ */
+void tc_interleave_scales(const uint8_t *scales, int64_t rows, int64_t blocks, bool halves,
+			  uint8_t *out);
+
+/* ---- sparsity.c: structured sparsity --------------------------------------------------------- */
+
+/* Of each group of `group` units the greatest `keep` stay; a unit is `unit` elements. */
+struct sparse_pattern {
+	const char *name; /* "2:4" */
+	int group, keep, unit;
+};
+extern const struct sparse_pattern tc_sparse_patterns[]; /* ends with a NULL name */
+/* The pattern of the type's own kind of MMA. */
+const struct sparse_pattern *tc_sparse_default(enum dtype t);
+/* 2-bit entries of metadata for `length` elements of a line. */
+int64_t tc_sparse_entries(const struct sparse_pattern *p, int64_t length);
+/*
+ * values: the kept elements of each line, in order; metadata: of (rows / 128) x (entries / 64)
+ * tiles of 128 x 64 2-bit entries, both rounded up, in the order of tensor memory.
+ */
+void tc_sparsify(const struct sparse_pattern *p, const struct lines *src,
+		 const struct lines *values, void *metadata);
+/* The inverse into zeroed memory; false: a nibble of the metadata selects no legal places. */
+bool tc_densify(const struct sparse_pattern *p, const struct lines *values, const void *metadata,
+		const struct lines *out);
+
 #endif

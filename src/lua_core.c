@@ -15,6 +15,7 @@ int luaopen_tcmma_core(lua_State *L)
 	tc_open_device(L);
 	tc_open_array(L);
 	tc_open_host(L);
+	tc_open_quantize(L);
 	tc_open_module(L);
 	tc_open_kernel(L);
 	tc_open_launch(L);

@@ -111,6 +111,7 @@ int tc_check_shape(lua_State *L, int arg, int64_t *shape, int max_rank, int64_t 
 void tc_open_dtype(lua_State *L);    /* lua_dtype.c: dtypes and spaces */
 void tc_open_array(lua_State *L);    /* lua_array.c */
 void tc_open_host(lua_State *L);     /* lua_host.c: randn, allclose ... */
+void tc_open_quantize(lua_State *L); /* lua_quantize.c: block-scaled and sparse operands */
 void tc_open_device(lua_State *L);   /* lua_dev.c */
 void tc_open_module(lua_State *L);   /* lua_module.c: tc.ptx, tc.cuda, tensormap */
 void tc_open_kernel(lua_State *L);   /* lua_kern.c: kernel, record */

@@ -1,0 +1,161 @@
+/*
+ * Structured sparsity on the host: keeps the greatest of each group of elements
+ * and says which, in the bits that the tensor core reads (docs/isa.md 6.4).
+ */
+#include "host.h"
+
+#include <math.h>
+
+/*
+ * A nibble of metadata speaks of one group.  Units are what is kept or dropped
+ * together: pairs of the 4-bit kinds.
+ */
+const struct sparse_pattern tc_sparse_patterns[] = {
+	{"2:4", 4, 2, 1},
+	{"4:8", 4, 2, 2},
+	{"1:2", 2, 1, 1},
+	{NULL, 0, 0, 0},
+};
+
+const struct sparse_pattern *tc_sparse_default(enum dtype t)
+{
+	int bits = tc_dtypes[t].bits;
+
+	return &tc_sparse_patterns[bits == 32 ? 2 : bits == 4 ? 1 : 0];
+}
+
+int64_t tc_sparse_entries(const struct sparse_pattern *p, int64_t length)
+{
+	return length / (p->group * p->unit) * 2;
+}
+
+static int64_t place(const struct lines *l, int64_t row, int64_t i)
+{
+	return row * l->row_step + i * l->step;
+}
+
+/* NaN counts as infinite, so that it stays. */
+static double magnitude(const struct sparse_pattern *p, const struct lines *src, int64_t row,
+			int64_t first)
+{
+	double sum = 0;
+
+	for (int i = 0; i < p->unit; i++)
+		sum += fabs(tc_to_double(src->dtype, tc_get_element(src->dtype, src->data,
+								    place(src, row, first + i))));
+	return sum != sum ? (double)INFINITY : sum;
+}
+
+/* The units that stay, in order; of equal ones the first. */
+static void choose(const struct sparse_pattern *p, const double *size, int *kept)
+{
+	int best = 0, other = -1;
+
+	for (int i = 1; i < p->group; i++)
+		if (size[i] > size[best])
+			best = i;
+	for (int i = 0; i < p->group; i++)
+		if (i != best && (other < 0 || size[i] > size[other]))
+			other = i;
+	kept[0] = p->keep == 1 || best < other ? best : other;
+	kept[1] = best < other ? other : best;
+}
+
+/* Of 1:2 the two positions are those of the element's halves. */
+static unsigned nibble_of(const struct sparse_pattern *p, const int *kept)
+{
+	if (p->keep == 1)
+		return kept[0] ? 0xe : 0x4;
+	return (unsigned)(kept[0] | kept[1] << 2);
+}
+
+/*
+ * Entry (even) of a nibble in the metadata of an array, tile by tile of 128 rows
+ * and 64 entries.  8- and 4-bit elements (an instruction reads 32 entries of a
+ * row) lie row by row; of 16- and 32-bit ones, 16 entries are a column of tensor
+ * memory: its first 8 lie in the lower 8 of 16 lanes, the others in the upper,
+ * rows 8..15 of 16 beside rows 0..7.
+ */
+static int64_t entry_place(int bits, int64_t row, int64_t entry, int64_t tiles)
+{
+	int64_t tile = row / 128 * tiles + entry / 64, m = row % 128, e = entry % 64;
+	int64_t lane = m, within = e;
+
+	if (bits >= 16) {
+		lane = m / 16 * 16 + e % 16 / 8 * 8 + m % 8;
+		within = e / 16 * 16 + m / 8 % 2 * 8 + e % 8;
+	}
+	return tile * 128 * 64 + lane * 64 + within;
+}
+
+static void set_nibble(void *metadata, int64_t entry, unsigned nibble)
+{
+	tc_set_element(DT_U2, metadata, entry, nibble & 3);
+	tc_set_element(DT_U2, metadata, entry + 1, nibble >> 2);
+}
+
+static void keep_group(const struct sparse_pattern *p, const struct lines *src,
+		       const struct lines *values, int64_t row, int64_t group, const int *kept)
+{
+	int64_t from = group * p->group * p->unit, to = group * p->keep * p->unit;
+
+	for (int i = 0; i < p->keep * p->unit; i++) {
+		int64_t at = from + kept[i / p->unit] * p->unit + i % p->unit;
+		tc_set_element(values->dtype, values->data, place(values, row, to + i),
+			       tc_get_element(src->dtype, src->data, place(src, row, at)));
+	}
+}
+
+void tc_sparsify(const struct sparse_pattern *p, const struct lines *src,
+		 const struct lines *values, void *metadata)
+{
+	int bits = tc_dtypes[src->dtype].bits, span = p->group * p->unit;
+	int64_t groups = src->length / span, tiles = (groups * 2 + 63) / 64;
+	int64_t rows = (src->rows + 127) / 128 * 128;
+	static const int first[] = {0, 1};
+
+	/* Also where there is no data the hardware wants legal nibbles. */
+	for (int64_t row = 0; row < rows; row++)
+		for (int64_t group = 0; group < tiles * 32; group++) {
+			bool inside = row < src->rows && group < groups;
+			double size[4] = {0};
+			int kept[2] = {first[0], first[1]};
+
+			for (int i = 0; inside && i < p->group; i++)
+				size[i] = magnitude(p, src, row, group * span + i * p->unit);
+			if (inside) {
+				choose(p, size, kept);
+				keep_group(p, src, values, row, group, kept);
+			}
+			set_nibble(metadata, entry_place(bits, row, group * 2, tiles),
+				   nibble_of(p, kept));
+		}
+}
+
+bool tc_densify(const struct sparse_pattern *p, const struct lines *values, const void *metadata,
+		const struct lines *out)
+{
+	int bits = tc_dtypes[values->dtype].bits, span = p->group * p->unit;
+	int64_t groups = out->length / span, tiles = (groups * 2 + 63) / 64;
+
+	for (int64_t row = 0; row < out->rows; row++)
+		for (int64_t group = 0; group < groups; group++) {
+			int64_t entry = entry_place(bits, row, group * 2, tiles);
+			unsigned a = (unsigned)tc_get_element(DT_U2, metadata, entry);
+			unsigned b = (unsigned)tc_get_element(DT_U2, metadata, entry + 1);
+			unsigned kept[2] = {p->keep == 1 ? b >> 1 : a, b};
+
+			if (p->keep == 1 ? (a | b << 2) != 0x4 && (a | b << 2) != 0xe : a == b)
+				return false;
+			for (int i = 0; i < p->keep * p->unit; i++) {
+				int64_t at =
+					group * span + kept[i / p->unit] * p->unit + i % p->unit;
+				tc_set_element(
+					out->dtype, out->data, place(out, row, at),
+					tc_get_element(
+						values->dtype, values->data,
+						place(values, row, group * p->keep * p->unit + i)));
+			}
+		}
+	return true;
+}
