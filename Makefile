@@ -34,6 +34,7 @@ help:
 	@echo "check       install what is missing, build, run every spec"
 	@echo "lint        gcc and clang without warnings, clang-format, luacheck"
 	@echo "asan        every spec under AddressSanitizer and UndefinedBehaviorSanitizer"
+	@echo "tsan        specs that run on several host threads, under ThreadSanitizer"
 	@echo "valgrind    the C unit programs and a short session under valgrind"
 	@echo "fuzz        the PTX parser and the API with random input (FUZZ_SECONDS=60)"
 	@echo "soak        the slow specs"
@@ -108,7 +109,14 @@ SANITIZE = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -
 asan:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-asan OPT="$(SANITIZE)" LDFLAGS="-fsanitize=address,undefined" all unit
 	@LUA_PATH="$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(BUILD)-asan/?.so;;" \
-	  BUILD=$(BUILD)-asan LUA=$(LUA) SANITIZED=1 sh tools/check.sh
+	  BUILD=$(BUILD)-asan LUA=$(LUA) SANITIZED=address sh tools/check.sh
+
+# Host threads: the emulator's launches, and what runs beside them.
+TSAN_SPECS = $(addprefix spec/,$(addsuffix _spec.lua,emu_threads cluster))
+tsan:
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)-tsan OPT="-O1 -g -fsanitize=thread" LDFLAGS="-fsanitize=thread" all
+	@LUA_PATH="$(CURDIR)/lua/?.lua;$(CURDIR)/lua/?/init.lua;;" LUA_CPATH="$(CURDIR)/$(BUILD)-tsan/?.so;;" \
+	  BUILD=$(BUILD)-tsan LUA=$(LUA) SANITIZED=thread SPECS="$(TSAN_SPECS)" sh tools/check.sh
 
 fuzz:
 	@BUILD=$(BUILD) LUA=$(LUA) FUZZ_SECONDS=$(or $(FUZZ_SECONDS),60) sh tools/fuzz.sh
@@ -147,5 +155,5 @@ clean:
 
 -include $(OBJ:.o=.d) $(EMUOBJ:.o=.d)
 
-.PHONY: bench-gpu fuzz all help unit setup setup-check demo check check-gpu soak lint asan valgrind bench docs \
+.PHONY: bench-gpu fuzz all help unit setup setup-check demo check check-gpu soak lint asan tsan valgrind bench docs \
   format install env clean

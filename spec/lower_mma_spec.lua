@@ -56,6 +56,26 @@ describe("tcgen05.mma of kind::f16", function()
     end
   end)
 
+  it("counts the bytes of the operands that it reads", function()
+    local m, n = 128, 64
+    local function read(target, k, a_tmem)
+      local report = kernels.run(kernels.tile { m = m, n = n, k = k, a_tmem = a_tmem }, { target = target },
+        tc.zeros({ m, k }, tc.f16), tc.zeros({ k, n }, tc.f16), tc.zeros({ m, n }, tc.f32))
+      return report.counters
+    end
+    -- What 64 further columns of A, and rows of B, add.
+    local function more(counter, target, a_tmem)
+      return read(target, 128, a_tmem)[counter] - read(target, 64, a_tmem)[counter]
+    end
+    assert.equal(2 * 64 * (m + n), more("shared_read", "sm_100a"))
+    assert.equal(0, more("tmem_read", "sm_100a"))
+    -- A wgmma has 64 rows: B is read for each half of D.
+    assert.equal(2 * 64 * (m + 2 * n), more("shared_read", "sm_90a"))
+    -- Threads load A from shared memory, the MMA from tensor memory.
+    assert.equal(2 * 64 * (m + n), more("shared_read", "sm_100a", true))
+    assert.equal(2 * 64 * m, more("tmem_read", "sm_100a", true))
+  end)
+
   it("was assembled", function()
     if no_assembler then return pending(no_assembler) end
   end)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs the specs, each file in a process of its own, as many at a time as there
 # are cores, and ends in a line "N passed, N failed, N skipped".
-# TAGS=gpu or TAGS=slow runs those specs instead of the ordinary ones.
+# TAGS=gpu or TAGS=slow runs those specs instead of the ordinary ones, SPECS the files it names.
+# SANITIZED=address or thread: the module was built with that sanitizer.
 # With REQUIRE_ASSEMBLER a machine without nvJitLink has failed.
 set -u
 BUILD=${BUILD:-build}
@@ -12,10 +13,16 @@ if [ "${1:-}" != --one ]; then rm -rf "$out"; fi
 mkdir -p "$out"
 if [ -n "${TAGS:-}" ]; then select="--tags=$TAGS --exclude-tags=none"; else select="--exclude-tags=gpu,slow"; fi
 preload=
-if [ -n "${SANITIZED:-}" ]; then
+case ${SANITIZED:-} in
+address)
 	preload=$(${CC:-gcc} -print-file-name=libasan.so):$(${CC:-gcc} -print-file-name=libubsan.so)
 	export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 UBSAN_OPTIONS=print_stacktrace=1
-fi
+	;;
+thread)
+	preload=$(${CC:-gcc} -print-file-name=libtsan.so)
+	export TSAN_OPTIONS=halt_on_error=1
+	;;
+esac
 if [ -n "${REQUIRE_ASSEMBLER:-}" ] && [ "${1:-}" != --one ]; then
 	LD_PRELOAD=$preload $LUA -e 'assert(require "tcmma".versions().nvjitlink)' >/dev/null 2>&1 ||
 		{ echo "nvJitLink was not found: no emitted kernel can be assembled"; echo "0 passed, 1 failed, 0 skipped"; exit 1; }
@@ -37,6 +44,6 @@ if [ "${1:-}" = --one ]; then
 	run_one "$2"
 	exit 0
 fi
-ls "${SPEC_DIR:-spec}"/*_spec.lua | xargs -P "$jobs" -I{} sh "$0" --one {}
+ls ${SPECS:-"${SPEC_DIR:-spec}"/*_spec.lua} | xargs -P "$jobs" -I{} sh "$0" --one {}
 cat "$out"/*.log | awk '/^RESULT /{p += $2; f += $3; s += $4} END {
 	printf "%d passed, %d failed, %d skipped\n", p, f, s; exit (f > 0 || p == 0) }'

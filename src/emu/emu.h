@@ -219,9 +219,9 @@ struct emu_hazard {
 
 struct emu_counters {
 	uint64_t warp_instructions, thread_instructions;
-	uint64_t global_read, global_written; /* bytes, generic and async */
-	uint64_t shared_read, shared_written;
-	uint64_t tmem_read, tmem_written;
+	uint64_t global_read, global_written; /* bytes, of instructions of threads */
+	uint64_t shared_read, shared_written; /* the same, and operands of MMAs and tcgen05.cp */
+	uint64_t tmem_read, tmem_written;     /* of ld, st and cp; A of an MMA, not what it adds to */
 	uint64_t tma_bytes;
 	uint64_t mma_flops; /* 2 * m * n * k of each MMA */
 	uint64_t mma_instructions;

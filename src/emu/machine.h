@@ -258,11 +258,17 @@ struct emu_decode {
 	struct emu_error *error;
 };
 
+/* Flags of a row; all but the first name targets, of which each must hold the module's. */
 enum emu_opcode_flags {
-	EMU_P_NO_RESULT = 1, /* operand 0 is read like the others */
-	EMU_P_SM90A = 2,     /* sm_90a alone */
-	EMU_P_SM100A = 4,    /* sm_100a, 100f, 101a, 103a, 110a and f */
-	EMU_P_SM90 = 8       /* sm_90 and later */
+	EMU_P_NO_RESULT = 1,    /* operand 0 is read like the others */
+	EMU_P_SM90A = 2,        /* sm_90a alone */
+	EMU_P_SM100A = 4,       /* sm_100a, 100f, 101a, 103a, 110a and f */
+	EMU_P_SM90 = 8,         /* sm_90 and later */
+	EMU_P_SM100 = 16,       /* sm_100 and later */
+	EMU_P_SPECIFIC = 32,    /* a target with the suffix a or f */
+	EMU_P_SM100_OR_110 = 64, /* sm_100a, 101a, 110a alone */
+	EMU_P_SM103A = 128,     /* sm_103a, 110a and f */
+	EMU_P_SM100_OR_103 = 256 /* sm_100a, 103a; with f where EMU_P_SM100A takes it */
 };
 
 /*
@@ -320,6 +326,8 @@ bool emu_want_address(struct emu_decode *decode, int i);
 /* A vector of `count` items (0: any) of `bits`; a lone register is a vector of one. */
 bool emu_want_vector(struct emu_decode *decode, int i, int count, int bits);
 bool emu_want_immediate(struct emu_decode *decode, int i, int64_t least, int64_t most);
+/* The module's target is one of those of `flags` (enum emu_opcode_flags); `what` needs it. */
+bool emu_want_target(struct emu_decode *decode, unsigned flags, const char *what);
 /* Zeroed, lives as long as the module. */
 void *emu_decode_extra(struct emu_decode *decode, size_t size);
 
@@ -593,7 +601,7 @@ struct emu_grid {
 	uint64_t max_instructions;
 	enum emu_mode mode;
 	enum emu_numerics numerics;
-	bool stopped;
+	_Atomic bool stopped; /* another host thread may find that an earlier cluster has stopped */
 };
 
 /* ---- reading and writing operands --------------------------------------------------------- */

@@ -114,6 +114,7 @@ static bool copy_into(const struct copy_op *op, struct emu_cta *cta,
 						     [(lanes[i] + base) % EMU_TMEM_LANES],
 					       unit + c * 4, 4);
 		}
+	cta->worker->counters.shared_read += (uint64_t)(rows * units) * 16;
 	cta->worker->counters.tmem_written += (uint64_t)(rows * units) * 16;
 	return true;
 }

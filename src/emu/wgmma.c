@@ -92,13 +92,14 @@ static bool gather(const struct wgmma_op *op, bool is_a, uint64_t bits, int rows
 	struct emu_smem_view view = emu_smem_of(entry->warp->cta);
 	struct emu_smem_descriptor descriptor;
 	struct emu_error error;
+	int bytes = emu_packed_bytes(element, EMU_PACK_DENSE, form->k);
 
 	if (emu_descriptor_wgmma(bits, &descriptor, &error) &&
 	    emu_operand_gather(&descriptor, is_a ? form->transpose_a : form->transpose_b,
-			       emu_element_bits(element) / 8, rows,
-			       emu_packed_bytes(element, EMU_PACK_DENSE, form->k), &view, raw,
-			       &error))
+			       emu_element_bits(element) / 8, rows, bytes, &view, raw, &error)) {
+		op->op.cluster->worker->counters.shared_read += (uint64_t)(rows * bytes);
 		return true;
+	}
 	emu_fault_at(&op->op.where, "smem-descriptor", "wgmma, operand %s: %s", is_a ? "A" : "B",
 		     error.text);
 	return false;
