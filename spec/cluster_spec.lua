@@ -248,7 +248,7 @@ describe("multicast copies refuse", function()
       end)
     end
   end
-  local condition = "Every CTA along \"x\" has to make this multicast copy, but whether or how often it is made "
+  local condition = "Every CTA along \"x\" has to make this copy, but whether or how often it is made "
     .. "depends on the index along it."
   helper.build_refuses("a copy that some CTAs make", condition, pair,
     only_some(function(x, copy) tc.when(x:eq(0), copy) end))

@@ -64,11 +64,6 @@ describe("tc.copy_gmem_to_smem refuses", function()
       local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}, x:tile({ 0, 0 }, { 128, 64 })
       return function() tc.copy_gmem_to_smem(tile, s, b, { partition_axis = 0 }) end
    end, pair)
-   not_yet("(yet) tracking by the leader", "tc.copy_gmem_to_smem with leader_tracked (cta_group::2)", function(x)
-      local s, b, tile = tc.smem({ 128, 64 }, tc.f16), tc.barrier {}, x:tile({ 0, 0 }, { 128, 64 })
-      return function() tc.copy_gmem_to_smem(tile, s, b, { collective_axes = "x", leader_tracked = true }) end,
-         function() tc.copy_gmem_to_smem(tile, s, b, { collective_axes = "x" }) end
-   end, pair)
    refuses("a multicast tile that cannot be cut",
       "None of the leading dimensions in the transformed slice shape (8, 64) is divisible by the collective size 2",
       function(x)

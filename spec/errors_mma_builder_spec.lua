@@ -273,11 +273,6 @@ describe("Kinds without code say so by name:", function()
    not_yet("fp4, blocks of 16, e4m3", "tc.mma with kind::mxf4nvf4.block_scale",
       scaled({ a = tc.e2m1, k = 256, b_t = true }, { 128, 16, tc.e4m3 }))
    not_yet("sparse f16", "tc.mma with kind::f16, sparse", sparse({}, { 128, 64 }))
-   not_yet("two CTAs", "tc.mma with kind::f16, cta_group::2", function()
-      local acc = tc.tmem({ 128, 256 }, tc.f32, { collective = true })
-      local a, b = tc.smem({ 128, 64 }, tc.f16), tc.smem({ 64, 128 }, tc.f16)
-      return function() tc.mma(acc, a, b, { collective_axis = "x" }) end
-   end, pair)
    refuses("a kind that the target lacks", "kind::i8 with i8 and i8 does not exist on sm_103a.",
       case { a = tc.i8, d = tc.i32 }, { target = "sm_103a" })
 end)

@@ -125,8 +125,14 @@ describe("Tensor memory", function()
          .. "(3, 1, 1)", { cluster = { 3 }, cluster_names = { "x" } }, function()
          tc.tmem({ 128, 64 }, tc.f32, { collective = true })
       end)
-   build_refuses("that is collective has no code yet", "Collective TMEM (cta_group::2) is not supported yet.",
-      { cluster = { 2 }, cluster_names = { "x" } }, function() tc.tmem({ 128, 64 }, tc.f32, { collective = true }) end)
+   builds("of pairs is there", { cluster = { 2 }, cluster_names = { "x" } }, function()
+      tc.tmem({ 128, 64 }, tc.f32, { collective = true })
+   end)
+   build_refuses("of pairs is not there on Hopper",
+      "Collective TMEM does not exist on sm_90a: there, tensor memory lies in registers of one CTA.",
+      { cluster = { 2 }, cluster_names = { "x" }, target = "sm_90a" }, function()
+         tc.tmem({ 128, 64 }, tc.f32, { collective = true })
+      end)
 end)
 
 -- A matmul of one tile; change.NAME is called instead of the part of that name.

@@ -23,6 +23,10 @@ void tc_check_barrier(struct kern *k, const struct barrier *b)
 		tc_documented(&k->err, BARRIER_NUMBER, "", tc_integer_text(k, b->num_barriers));
 	if (b->num_barriers > MAX_BARRIERS)
 		tc_documented(&k->err, BARRIER_COUNT, "");
+	if (b->leader_tracked && b->cluster_groups > 1)
+		tc_documented(&k->err, LEADER_ONE_DIMENSION, "");
+	if (b->leader_tracked && (b->cluster_group[0] & (b->cluster_group[0] - 1)))
+		tc_documented(&k->err, LEADER_UNGROUPED, "");
 	if (b->num_arrivals >= MAX_ARRIVALS)
 		tc_documented(&k->err, BARRIER_ARRIVALS_MAX, "",
 			      tc_integer_text(k, b->num_arrivals));

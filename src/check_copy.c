@@ -284,9 +284,6 @@ void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c)
 	check_tma(k, c->src, c->dst);
 	if (c->collective_axes && !c->partitioned)
 		check_multicast(k, c);
-	if (c->leader_tracked)
-		tc_documented(&k->err, NOT_SUPPORTED, "",
-			      "tc.copy_gmem_to_smem with leader_tracked (cta_group::2)");
 }
 
 /* cp.reduce.async.bulk.tensor: the types that have the operation. */

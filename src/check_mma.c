@@ -157,50 +157,7 @@ static void check_call(struct kern *k, const struct mma_op *m)
 	check_extra_operand(k, m, "a_sparse_metadata", m->a_sparse_metadata);
 }
 
-/* ---- the cluster axis ----------------------------------------------- */
-
-static const char *list_axes(struct kern *k)
-{
-	const char *text = "[";
-
-	for (int i = 0; i < k->cluster_rank; i++)
-		text = tc_arena_printf(&k->arena, "%s%s'%s'", text, i ? ", " : "",
-				       k->cluster_names[i] ? k->cluster_names[i] : "");
-	return tc_join(k, text, "]");
-}
-
-static bool is_grid_axis(const struct kern *k, const char *name)
-{
-	for (int i = 0; i < k->grid_rank; i++)
-		if (k->grid_names[i] && strcmp(k->grid_names[i], name) == 0)
-			return true;
-	return false;
-}
-
-/* The cluster axis of that name, which has to be the last one, of two CTAs. */
-static int check_axis(struct kern *k, const char *name)
-{
-	int axis = tc_kern_cluster_axis(k, name), last = k->cluster_rank - 1;
-
-	if (axis < 0 && k->cluster_rank == 0 && is_grid_axis(k, name))
-		tc_documented(&k->err, NO_CLUSTER_AXES, "");
-	if (axis < 0)
-		tc_documented(&k->err, UNKNOWN_CLUSTER_AXIS, "", name, list_axes(k));
-	if (axis != last)
-		tc_documented(&k->err, COLLECTIVE_AXIS_NOT_MINOR, "", name,
-			      k->cluster_names[last] ? k->cluster_names[last] : "");
-	if (k->cluster[axis] != 2)
-		tc_documented(&k->err, COLLECTIVE_SIZE, "", name,
-			      tc_integer_text(k, k->cluster[axis]));
-	return axis;
-}
-
-static void check_commit_cluster(struct kern *k)
-{
-	for (int i = 0; i + 1 < k->cluster_rank; i++)
-		if (k->cluster[i] != 1)
-			tc_documented(&k->err, COLLECTIVE_COMMIT_CLUSTER, "");
-}
+/* ---- without a cluster axis ------------------------------------------------------- */
 
 static void check_not_collective(struct kern *k, const struct mma_op *m)
 {
@@ -484,7 +441,7 @@ void tc_mma_supported(struct kern *k, const struct mma_op *m, const struct mma_s
 	if (k->target && row && !tc_mma_on_target(row, k->target) && strcmp(k->target, "sm_90a"))
 		tc_documented(&k->err, MMA_TARGET, got_operands(k, m), kind, tc_mma_dtype(s->a),
 			      tc_mma_dtype(s->b), k->target);
-	if (row && row->kind == MMA_F16 && !s->sparse && !s->collective)
+	if (row && row->kind == MMA_F16 && !s->sparse)
 		return;
 	/* Where no target is given, it may be that one: compiling for another says so. */
 	if (wgmma && (!k->target || tc_mma_on_target(wgmma, k->target)))
@@ -503,9 +460,9 @@ void tc_check_mma(struct kern *k, struct mma_op *m)
 
 	check_call(k, m);
 	if (m->collective_axis_name) {
-		m->collective_axis = check_axis(k, m->collective_axis_name);
+		m->collective_axis = tc_check_collective_axis(k, m->collective_axis_name);
 		if (m->barrier.barrier)
-			check_commit_cluster(k);
+			tc_check_collective_commit(k, &m->barrier);
 	} else {
 		m->collective_axis = -1;
 		check_not_collective(k, m);
@@ -540,11 +497,8 @@ void tc_check_commit_arrive(struct kern *k, struct arrive_op *a)
 	check_barrier(k, &a->barrier);
 	a->collective_axis = -1;
 	if (a->collective_axis_name) {
-		a->collective_axis = check_axis(k, a->collective_axis_name);
-		check_commit_cluster(k);
+		a->collective_axis = tc_check_collective_axis(k, a->collective_axis_name);
+		tc_check_collective_commit(k, &a->barrier);
 	}
 	tc_check_single_barrier(k, &a->barrier);
-	if (a->collective_axis_name)
-		tc_documented(&k->err, NOT_SUPPORTED, "",
-			      "tc.commit_arrive with collective_axis (cta_group::2)");
 }

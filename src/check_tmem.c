@@ -213,6 +213,17 @@ static void check_tile_copy(struct kern *k, const struct ref *src, const struct 
 		tc_documented(&k->err, COPY_TMEM_PLAIN, tc_got(k, "src", src));
 }
 
+/* A copy is of one CTA or of two, as the tensor memory that it writes. */
+static void check_pair(struct kern *k, const struct tmem_copy_op *c)
+{
+	if (c->collective_axis >= 0)
+		tc_check_collective_axis(k, k->cluster_names[c->collective_axis]);
+	if (c->collective_axis >= 0 && !c->dst->alloc->collective)
+		tc_documented(&k->err, MMA_EXTRA_COLLECTIVE, tc_got(k, "dst", c->dst), "dst");
+	if (c->collective_axis < 0 && c->dst->alloc->collective)
+		tc_documented(&k->err, COLLECTIVE_INCONSISTENT, tc_got(k, "dst", c->dst));
+}
+
 void tc_check_tmem_copy(struct kern *k, enum op_kind kind, struct tmem_copy_op *c)
 {
 	const char *source = tc_got(k, "src", c->src), *target = tc_got(k, "dst", c->dst);
@@ -236,6 +247,7 @@ void tc_check_tmem_copy(struct kern *k, enum op_kind kind, struct tmem_copy_op *
 	}
 	if (c->dst->rank != 2)
 		tc_documented(&k->err, FRAGMENT_RANK, target, tc_shape_text(k, c->dst));
+	check_pair(k, c);
 	if (kind == OP_ASYNC_COPY_SCALES_TO_TMEM) {
 		check_scales(k, c->src, c->dst);
 		tc_documented(&k->err, NOT_SUPPORTED, "", "tc.async_copy_scales_to_tmem");
@@ -244,9 +256,5 @@ void tc_check_tmem_copy(struct kern *k, enum op_kind kind, struct tmem_copy_op *
 		tc_documented(&k->err, NOT_SUPPORTED, "", "tc.async_copy_sparse_metadata_to_tmem");
 	} else {
 		check_tile_copy(k, c->src, c->dst);
-		if (c->collective_axis >= 0)
-			tc_documented(
-				&k->err, NOT_SUPPORTED, "",
-				"tc.async_copy_smem_to_tmem with collective_axis (cta_group::2)");
 	}
 }

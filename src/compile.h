@@ -231,6 +231,7 @@ struct compilation {
 	bool has_checks; /* there is an MI_CHECK */
 	int version;     /* .version times ten: 80, 86, 88 */
 	bool uses_tmem;
+	int cta_group; /* of all tcgen05 instructions: 2 where the tensor memory is collective */
 	/* place */
 	int64_t smem_bytes, tmem_slot;
 	int tmem_columns;     /* allocated: a power of two, 0: none */
@@ -289,6 +290,7 @@ struct low {
 	/* registers of the role, valid in all its code */
 	struct mreg leader;         /* predicate: this lane issues for the role, or clone */
 	struct mreg first_leader;   /* the same of clone 0 alone */
+	struct mreg pair_leader;    /* the same in the first CTA of a pair; made on demand */
 	struct mreg elected;        /* predicate: one lane of each warp */
 	struct mreg thread, window; /* made on demand */
 	struct mreg clone;          /* which of the class; no register: there is one */
@@ -421,6 +423,8 @@ _Noreturn void tc_low_fail(struct low *l, const char *fmt, ...)
  */
 void tc_low_leader(struct low *l);
 void tc_low_first_leader(struct low *l); /* of a class: once, not once a clone */
+/* In the first CTA along the axis; -1: in every one. */
+void tc_low_pair_leader(struct low *l, int axis);
 void tc_low_all(struct low *l);
 /* bar.warp.sync or the role's named barrier; all threads. */
 void tc_low_role_barrier(struct low *l);
@@ -535,6 +539,10 @@ void tc_low_phases_left(struct low *l, const struct scope *body, const bool *bef
 /* lower_cluster.c */
 void tc_low_cluster_start(struct low *l);
 void tc_low_cluster_end(struct low *l);
+void tc_low_cluster_barrier(struct low *l); /* all threads of the cluster, one by one */
+/* Of the CTAs along the axes the first: whether it is this one; the base of its shared memory. */
+struct mreg tc_low_is_first_cta(struct low *l, unsigned axes);
+struct mreg tc_low_first_cta_smem(struct low *l, unsigned axes);
 /* 16-bit masks of ranks: of a copy's axes, of the CTAs that arrivals on a barrier reach. */
 struct mreg tc_low_multicast_mask(struct low *l, unsigned axes);
 struct mreg tc_low_barrier_mask(struct low *l, const struct barrier *b);
@@ -572,7 +580,7 @@ low_fn tc_lower_arrive, tc_lower_wait;
 low_fn tc_lower_tcgen05_mma, tc_lower_tcgen05_commit, tc_lower_tcgen05_copy,
 	tc_lower_wait_load_tmem, tc_lower_commit_tmem;
 /* The barrier sees what the leader has issued complete. */
-void tc_low_tcgen05_commit(struct low *l, const struct barrier_ref *b);
+void tc_low_tcgen05_commit(struct low *l, const struct barrier_ref *b, int collective_axis);
 /* lower_wgmma.c: classes of roles with accumulators in registers */
 low_fn tc_lower_wgmma, tc_lower_wgmma_commit, tc_lower_wgmma_load, tc_lower_wgmma_store,
 	tc_lower_wgmma_wait, tc_lower_wgmma_arrive, tc_lower_wgmma_copy;
@@ -608,8 +616,10 @@ void tc_low_tcgen05_begun(struct low *l);
 void tc_low_tcgen05_end(struct low *l);
 void tc_low_tcgen05_after_wait(struct low *l);
 void tc_low_tcgen05_before_arrive(struct low *l);
-/* Address of barrier_ref's mbarrier in this CTA. */
+/* Address of barrier_ref's mbarrier in this CTA; in the one whose shared memory begins at `smem`.
+ */
 struct maddr tc_low_barrier(struct low *l, const struct barrier_ref *b);
+struct maddr tc_low_barrier_in(struct low *l, const struct barrier_ref *b, struct mreg smem);
 
 extern const struct target_ops tc_ops_sm90, tc_ops_sm100;
 

@@ -39,6 +39,21 @@ void tc_distribution_row(struct distribution *d, int columns, int warpgroups, in
 	add_field(&d->axis[0], 0, WARPGROUP, 1);
 }
 
+void tc_distribution_halves(struct distribution *d, int columns, int warpgroups, int granule)
+{
+	int half = columns / 2, piece;
+
+	memset(d, 0, sizeof *d);
+	d->kind = DIST_HALVES;
+	piece = cut_columns(d, half, warpgroups, granule);
+	d->axis[1].extent = columns;
+	d->axis[1].vector = d->axis[1].step = d->axis[1].count = piece;
+	add_field(&d->axis[1], 6, 2, half);
+	d->axis[0].extent = WARPGROUP / 2;
+	d->axis[0].vector = d->axis[0].step = d->axis[0].count = 1;
+	add_field(&d->axis[0], 0, WARPGROUP / 2, 1);
+}
+
 void tc_distribution_mma(struct distribution *d, int columns, int warpgroups, int vector)
 {
 	struct axis_map *row = &d->axis[0], *column = &d->axis[1];

@@ -28,9 +28,11 @@ struct axis_map {
 };
 
 enum distribution_kind {
-	DIST_ROW,   /* row = TMEM lane = thread; columns cut over the warpgroups */
-	DIST_MMA,   /* 64 rows: wgmma's D layout, tcgen05.ld.16x256b */
-	DIST_LINEAR /* vectors striped over all threads */
+	DIST_ROW,    /* row = TMEM lane = thread; columns cut over the warpgroups */
+	DIST_HALVES, /* 64 rows: threads 0..63 have the first half of the columns, 64..127 the other
+		      */
+	DIST_MMA,    /* 64 rows: wgmma's D layout, tcgen05.ld.16x256b */
+	DIST_LINEAR  /* vectors striped over all threads */
 };
 
 /*
@@ -49,6 +51,8 @@ struct distribution {
 
 /* `columns` are cut in pieces of a multiple of `granule`, or not at all. */
 void tc_distribution_row(struct distribution *d, int columns, int warpgroups, int granule);
+/* The same for each half of the columns. */
+void tc_distribution_halves(struct distribution *d, int columns, int warpgroups, int granule);
 /* `vector` neighbours of each 4 * vector columns belong to a thread. */
 void tc_distribution_mma(struct distribution *d, int columns, int warpgroups, int vector);
 /*

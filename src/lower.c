@@ -58,6 +58,19 @@ void tc_low_first_leader(struct low *l)
 	open_region(l, l->first_leader);
 }
 
+void tc_low_pair_leader(struct low *l, int axis)
+{
+	if (axis >= 0 && !l->pair_leader.id) {
+		struct mreg first = tc_low_is_first_cta(l, 1u << axis);
+		struct low_place back = tc_low_at_entry(l);
+
+		l->pair_leader = mi_named(l, MR_PRED, "pair_leader_%s", l->role->name);
+		mi(l, "and.pred", R(l->pair_leader), R(l->leader), R(first));
+		tc_low_return(l, back);
+	}
+	open_region(l, axis >= 0 ? l->pair_leader : l->leader);
+}
+
 void tc_low_all(struct low *l)
 {
 	const struct op *op = l->op;
@@ -438,10 +451,15 @@ void tc_lower(struct compilation *c)
 	struct mreg first = {.id = 0};
 	int done;
 
-	for (int i = 0; i < c->kern->allocs.count; i++)
-		if (((struct alloc *)c->kern->allocs.item[i])->space == SP_TMEM)
-			c->uses_tmem = c->target->tmem_columns > 0;
+	c->cta_group = 1;
+	for (int i = 0; i < c->kern->allocs.count; i++) {
+		const struct alloc *a = c->kern->allocs.item[i];
 
+		if (a->space != SP_TMEM || !c->target->tmem_columns)
+			continue;
+		c->uses_tmem = true;
+		c->cta_group = a->collective ? 2 : 1;
+	}
 	c->intervals =
 		tc_arena_alloc(c->arena, sizeof(*c->intervals) * (size_t)(c->kern->val_count + 1));
 	c->walked = tc_arena_alloc(c->arena, sizeof(*c->walked) * (size_t)(c->kern->val_count + 1));

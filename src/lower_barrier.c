@@ -1,16 +1,22 @@
 /* mbarriers: phases (docs/semantics.md 5), arrivals (4) and what they order (6). */
 #include "compile.h"
 
-struct maddr tc_low_barrier(struct low *l, const struct barrier_ref *b)
+struct maddr tc_low_barrier_in(struct low *l, const struct barrier_ref *b, struct mreg smem)
 {
-	struct maddr a = {.sym = {SYM_BARRIER, b->barrier}};
+	struct maddr a = {.reg = smem, .sym = {SYM_BARRIER, b->barrier}};
 	struct mopnd index = tc_low_value(l, b->index);
 
 	if (index.kind == MO_IMM)
 		a.offset = 8 * index.imm;
 	else
-		a.reg = tc_low_add(l, tc_low_mul(l, index, 8), mo_reg(l->c->smem)).reg;
+		a.reg = tc_low_add(l, tc_low_mul(l, index, 8), mo_reg(smem.id ? smem : l->c->smem))
+				.reg;
 	return a;
+}
+
+struct maddr tc_low_barrier(struct low *l, const struct barrier_ref *b)
+{
+	return tc_low_barrier_in(l, b, (struct mreg){.id = 0});
 }
 
 /* Parity that the wait awaits; the role's bit flips after it. */

@@ -15,10 +15,13 @@ struct cluster_set {
 	struct cluster_set *next;
 	int groups;
 	unsigned group[3];
+	bool leader;        /* of the CTAs along the axes the first alone */
 	struct mopnd mask;  /* bits: ranks */
 	struct mreg mask16; /* the same for TMA and commit; no register: not asked for yet */
 	struct mreg here;   /* predicate: the lane's number is a rank of the set */
 	struct mreg offset; /* from an address here to that in the lane's CTA */
+	struct mreg first;  /* leader: predicate, this is that CTA */
+	struct mreg smem;   /* leader: the base of its shared memory */
 };
 
 static struct mopnd rank_here(struct low *l)
@@ -53,8 +56,11 @@ static struct mopnd position(struct low *l, unsigned axes)
 static struct mopnd first_rank(struct low *l, unsigned axes)
 {
 	const struct kern *k = l->c->kern;
-	struct mopnd rank = rank_here(l);
+	struct mopnd rank;
 
+	if (tc_cluster_size(k, axes) == tc_cluster_size(k, ~0u))
+		return mo_imm(0);
+	rank = rank_here(l);
 	for (int i = 0; i < k->cluster_rank; i++)
 		if (axes >> i & 1)
 			rank = tc_low_add(
@@ -63,25 +69,25 @@ static struct mopnd first_rank(struct low *l, unsigned axes)
 	return rank;
 }
 
-static struct mopnd line(struct low *l, unsigned axes)
+static struct mopnd line(struct low *l, unsigned axes, bool leader)
 {
-	const struct kern *k = l->c->kern;
-	uint32_t bits = tc_cluster_line(k, axes);
+	uint32_t bits = leader ? 1 : tc_cluster_line(l->c->kern, axes);
+	struct mopnd first = first_rank(l, axes);
 	struct mreg d;
 
-	if (tc_cluster_size(k, axes) == tc_cluster_size(k, ~0u))
+	if (first.kind == MO_IMM)
 		return mo_imm(bits);
 	d = mi_b32(l);
-	mi(l, "shl.b32", R(d), I(bits), first_rank(l, axes));
+	mi(l, "shl.b32", R(d), I(bits), first);
 	return mo_reg(d);
 }
 
-static struct cluster_set *set_of(struct low *l, const unsigned *group, int groups)
+static struct cluster_set *set_of(struct low *l, const unsigned *group, int groups, bool leader)
 {
 	struct cluster_set *s = l->cluster_sets;
 	struct low_place back;
 
-	while (s && (s->groups != groups ||
+	while (s && (s->groups != groups || s->leader != leader ||
 		     memcmp(s->group, group, (size_t)groups * sizeof(*group)) != 0))
 		s = s->next;
 	if (s)
@@ -90,13 +96,14 @@ static struct cluster_set *set_of(struct low *l, const unsigned *group, int grou
 	s->next = l->cluster_sets;
 	l->cluster_sets = s;
 	s->groups = groups;
+	s->leader = leader;
 	memcpy(s->group, group, (size_t)groups * sizeof(*group));
 	back = tc_low_at_entry(l);
-	s->mask = line(l, group[0]);
+	s->mask = line(l, group[0], leader);
 	for (int i = 1; i < groups; i++) {
 		struct mreg d = mi_b32(l);
 
-		mi(l, "or.b32", R(d), s->mask, line(l, group[i]));
+		mi(l, "or.b32", R(d), s->mask, line(l, group[i], leader));
 		s->mask = mo_reg(d);
 	}
 	tc_low_return(l, back);
@@ -122,12 +129,12 @@ static struct mreg mask16(struct low *l, struct cluster_set *s)
 
 struct mreg tc_low_multicast_mask(struct low *l, unsigned axes)
 {
-	return mask16(l, set_of(l, &axes, 1));
+	return mask16(l, set_of(l, &axes, 1, false));
 }
 
 struct mreg tc_low_barrier_mask(struct low *l, const struct barrier *b)
 {
-	return mask16(l, set_of(l, b->cluster_group, b->cluster_groups));
+	return mask16(l, set_of(l, b->cluster_group, b->cluster_groups, b->leader_tracked));
 }
 
 struct mopnd tc_low_cluster_position(struct low *l, unsigned axes)
@@ -137,6 +144,36 @@ struct mopnd tc_low_cluster_position(struct low *l, unsigned axes)
 
 	tc_low_return(l, back);
 	return p;
+}
+
+/* ---- the first CTA along axes ---------------------------------------------------------------- */
+
+struct mreg tc_low_is_first_cta(struct low *l, unsigned axes)
+{
+	struct cluster_set *s = set_of(l, &axes, 1, true);
+
+	if (!s->first.id) {
+		struct low_place back = tc_low_at_entry(l);
+
+		s->first = mi_pred(l);
+		mi(l, "setp.eq.u32", R(s->first), position(l, axes), I(0));
+		tc_low_return(l, back);
+	}
+	return s->first;
+}
+
+struct mreg tc_low_first_cta_smem(struct low *l, unsigned axes)
+{
+	struct cluster_set *s = set_of(l, &axes, 1, true);
+
+	if (!s->smem.id) {
+		struct low_place back = tc_low_at_entry(l);
+
+		s->smem = mi_b32(l);
+		mi(l, "mapa.shared::cluster.u32", R(s->smem), R(l->c->smem), first_rank(l, axes));
+		tc_low_return(l, back);
+	}
+	return s->smem;
 }
 
 /* ---- addresses in another CTA ---------------------------------------------------------------- */
@@ -193,7 +230,7 @@ static const char *arrive_opcode(bool release)
 void tc_low_cluster_arrive(struct low *l, const struct barrier *b, struct mreg who,
 			   struct maddr local, struct mopnd count, bool release)
 {
-	struct cluster_set *s = set_of(l, b->cluster_group, b->cluster_groups);
+	struct cluster_set *s = set_of(l, b->cluster_group, b->cluster_groups, b->leader_tracked);
 	struct mreg p, address = mi_b32(l);
 
 	prepare_lanes(l, s);
@@ -225,12 +262,20 @@ void tc_low_cluster_start(struct low *l)
 	mi_plain(l, "barrier.cluster.wait.aligned");
 }
 
-/* Threads get here one by one: warps without a role at once, leaders last. */
-void tc_low_cluster_end(struct low *l)
+void tc_low_cluster_barrier(struct low *l)
 {
-	if (!tc_has_cluster(l->c->kern))
-		return;
-	mi_comment(l, "no CTA ends while another may reach its shared memory");
 	mi_plain(l, "barrier.cluster.arrive");
 	mi_plain(l, "barrier.cluster.wait");
+}
+
+/*
+ * Threads get here one by one: warps without a role at once, leaders last.  Tensor memory that a
+ * pair has allocated together was given back behind such a barrier.
+ */
+void tc_low_cluster_end(struct low *l)
+{
+	if (!tc_has_cluster(l->c->kern) || l->c->cta_group == 2)
+		return;
+	mi_comment(l, "no CTA ends while another may reach its shared memory");
+	tc_low_cluster_barrier(l);
 }

@@ -247,15 +247,44 @@ static void partition(struct low *l, const struct copy_op *o, struct boxes *b)
 			     o->dst->shape[o->partition_axis].size);
 }
 
-static void expect_bytes(struct low *l, const struct barrier_plan *plan, struct maddr barrier,
-			 int64_t bytes)
+/* `who`: only where it is true; no register: always. */
+static void expect_bytes(struct low *l, const struct barrier_ref *ref, int64_t bytes,
+			 struct mreg who)
 {
+	const struct barrier_plan *plan = &l->c->barriers[ref->barrier->id];
+	struct maddr barrier = tc_low_barrier(l, ref);
+	struct minst *m;
+
 	if (plan->unit == 1) {
-		mi(l, "mbarrier.arrive.expect_tx.shared::cta.b64", T("_"), M(barrier, 0), I(bytes));
-		return;
+		m = mi(l, "mbarrier.arrive.expect_tx.shared::cta.b64", T("_"), M(barrier, 0),
+		       I(bytes));
+	} else {
+		m = mi(l, "mbarrier.expect_tx.relaxed.cta.shared::cta.b64", M(barrier, 0),
+		       I(bytes));
+		if (who.id)
+			mi_guard(m, who, false);
+		m = mi(l, "mbarrier.arrive.shared::cta.b64", T("_"), M(barrier, 0), I(plan->unit));
 	}
-	mi(l, "mbarrier.expect_tx.relaxed.cta.shared::cta.b64", M(barrier, 0), I(bytes));
-	mi(l, "mbarrier.arrive.shared::cta.b64", T("_"), M(barrier, 0), I(plan->unit));
+	if (who.id)
+		mi_guard(m, who, false);
+}
+
+/*
+ * What all CTAs along the axis load is counted by the barrier of the first one, which alone
+ * arrives on it (docs/isa.md 8.3, .cta_group::2).  Returns the barrier.
+ */
+static struct maddr track_by_leader(struct low *l, const struct copy_op *o, int64_t bytes)
+{
+	if (!l->c->target->tmem_columns)
+		tc_low_fail(l,
+			    "a copy with leader_tracked does not run on %s: there, a copy signals "
+			    "barriers of the CTAs that it writes to, not that of a pair's first "
+			    "CTA.\n  What would fit: the same copy without leader_tracked, and a "
+			    "wait in every CTA.",
+			    l->c->target->name);
+	expect_bytes(l, &o->barrier, bytes * tc_cluster_size(l->c->kern, o->collective_axes),
+		     tc_low_is_first_cta(l, o->collective_axes));
+	return tc_low_barrier_in(l, &o->barrier, tc_low_first_cta_smem(l, o->collective_axes));
 }
 
 void tc_lower_copy_gmem_to_smem(struct low *l, const struct op *op)
@@ -266,6 +295,7 @@ void tc_lower_copy_gmem_to_smem(struct low *l, const struct op *op)
 	struct mreg mask = {.id = 0};
 	struct maddr barrier;
 	struct boxes b;
+	int64_t bytes;
 
 	tc_low_phases_before(l, o->barrier.barrier);
 	tc_low_first_leader(l);
@@ -276,14 +306,19 @@ void tc_lower_copy_gmem_to_smem(struct low *l, const struct op *op)
 	plan_boxes(l, &b, o->src, o->dst, &share);
 	if (together && o->partitioned)
 		partition(l, o, &b);
-	barrier = tc_low_barrier(l, &o->barrier);
-	expect_bytes(l, &l->c->barriers[o->barrier.barrier->id], barrier,
-		     b.box_bytes * b.tiles * b.panels * b.row_chunks * share.rows * share.columns);
+	bytes = b.box_bytes * b.tiles * b.panels * b.row_chunks * share.rows * share.columns;
+	if (o->leader_tracked) {
+		barrier = track_by_leader(l, o, bytes);
+	} else {
+		barrier = tc_low_barrier(l, &o->barrier);
+		expect_bytes(l, &o->barrier, bytes, (struct mreg){.id = 0});
+	}
 	each_box(l, &b, o->src, o->dst,
 		 tc_arena_printf(l->arena,
 				 "cp.async.bulk.tensor.%dd.shared::cluster.global.tile.mbarrier::"
-				 "complete_tx::bytes%s",
-				 b.map.rank, mask.id ? ".multicast::cluster" : ""),
+				 "complete_tx::bytes%s%s",
+				 b.map.rank, mask.id ? ".multicast::cluster" : "",
+				 o->leader_tracked ? ".cta_group::2" : ""),
 		 &barrier, mask);
 }
 

@@ -97,7 +97,7 @@ void tc_lower_tcgen05_mma(struct low *l, const struct op *op)
 	refuse(l, o);
 	if (o->barrier.barrier)
 		tc_low_phases_before(l, o->barrier.barrier);
-	tc_low_leader(l);
+	tc_low_pair_leader(l, o->collective_axis);
 	prepare(l, &x, o);
 	for (step.k = 0; step.k < x.shape.k; step.k += tc_mma_step_k(&x.shape))
 		for (step.n = 0; step.n < columns; step.n += WIDEST) {
@@ -105,5 +105,5 @@ void tc_lower_tcgen05_mma(struct low *l, const struct op *op)
 			issue(l, &x, &step);
 		}
 	if (o->barrier.barrier)
-		tc_low_tcgen05_commit(l, &o->barrier);
+		tc_low_tcgen05_commit(l, &o->barrier, o->collective_axis);
 }

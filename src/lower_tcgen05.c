@@ -5,39 +5,47 @@
 /* One program runs all rows. */
 static const struct mreg whole;
 
+/* The instruction for one CTA, or for a pair: all of a kernel's are of one kind. */
+static const char *opcode(struct low *l, const char *name, const char *tail)
+{
+	return tc_arena_printf(l->arena, "tcgen05.%s.cta_group::%d.%s", name, l->c->cta_group,
+			       tail);
+}
+
 /* ---- commit ---------------------------------------------------------------------------------- */
 
-void tc_low_tcgen05_commit(struct low *l, const struct barrier_ref *b)
+void tc_low_tcgen05_commit(struct low *l, const struct barrier_ref *b, int axis)
 {
 	struct maddr a = tc_low_barrier(l, b);
+	struct mreg mask = {.id = 0};
 
 	if (b->cluster_rank)
 		a = (struct maddr){.reg = tc_low_peer(l, tc_low_address(l, a), b->cluster_rank)};
-	if (b->barrier->cluster)
+	if (axis >= 0)
+		mask = tc_low_multicast_mask(l, 1u << axis);
+	else if (b->barrier->cluster)
+		mask = tc_low_barrier_mask(l, b->barrier);
+	if (mask.id)
 		mi(l,
-		   "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::"
-		   "cluster.b64",
-		   M(a, 0), R(tc_low_barrier_mask(l, b->barrier)));
+		   opcode(l, "commit",
+			  "mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"),
+		   M(a, 0), R(mask));
 	else
-		mi(l, "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64",
-		   M(a, 0));
+		mi(l, opcode(l, "commit", "mbarrier::arrive::one.shared::cluster.b64"), M(a, 0));
 }
 
 void tc_lower_tcgen05_commit(struct low *l, const struct op *op)
 {
 	const struct arrive_op *o = &op->u.arrive;
 
-	if (o->collective_axis >= 0)
-		tc_low_fail(l, "commit_arrive with collective_axis is not supported on %s yet",
-			    l->c->target->name);
 	/* The leader arrives for every thread's loads and stores of TMEM. */
 	if (l->pending_ld || l->pending_st) {
 		tc_low_tcgen05_before_arrive(l);
 		tc_low_role_barrier(l);
 	}
 	tc_low_phases_before(l, o->barrier.barrier);
-	tc_low_leader(l);
-	tc_low_tcgen05_commit(l, &o->barrier);
+	tc_low_pair_leader(l, o->collective_axis);
+	tc_low_tcgen05_commit(l, &o->barrier, o->collective_axis);
 }
 
 /* ---- SMEM to TMEM -------------------------------------------------------------------------- */
@@ -50,7 +58,7 @@ void tc_lower_tcgen05_copy(struct low *l, const struct op *op)
 	struct maddr dst;
 	int64_t bytes, unit;
 
-	tc_low_leader(l);
+	tc_low_pair_leader(l, o->collective_axis);
 	dst = tc_low_tmem_view(l, o->dst);
 	tc_low_smem_operand(l, &src, o->src, 1, whole);
 	bytes = o->src->extent[o->src->alloc->rank - 1].size * src.layout.bits / 8;
@@ -58,10 +66,8 @@ void tc_lower_tcgen05_copy(struct low *l, const struct op *op)
 	for (int64_t at = 0; at < bytes; at += unit) {
 		int64_t column = at * 8 / src.layout.bits;
 
-		mi(l,
-		   unit == 32 ? "tcgen05.cp.cta_group::1.128x256b"
-			      : "tcgen05.cp.cta_group::1.128x128b",
-		   M(dst, at / 4), R(tc_low_operand_at(l, &src, 0, column)));
+		mi(l, opcode(l, "cp", unit == 32 ? "128x256b" : "128x128b"), M(dst, at / 4),
+		   R(tc_low_operand_at(l, &src, 0, column)));
 	}
 }
 
@@ -115,9 +121,9 @@ void tc_low_tcgen05_begin(struct low *l)
 	if (!c->uses_tmem)
 		return;
 	mi(l, "bar.warp.sync", T("0xffffffff"));
-	mi(l, "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32", M(slot, 0),
+	mi(l, opcode(l, "alloc", "sync.aligned.shared::cta.b32"), M(slot, 0),
 	   mo_offset((struct msym){SYM_TMEM_COLUMNS, NULL}, 0));
-	mi_plain(l, "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned");
+	mi_plain(l, opcode(l, "relinquish_alloc_permit", "sync.aligned"));
 }
 
 void tc_low_tcgen05_begun(struct low *l)
@@ -141,11 +147,18 @@ void tc_low_tcgen05_end(struct low *l)
 	gone = mi_named_label(l, "freed");
 	p = mi_pred(l);
 	mi_plain(l, "tcgen05.fence::before_thread_sync");
-	mi(l, "bar.sync", I(0));
+	if (l->c->cta_group == 2) {
+		mi_comment(l,
+			   "both CTAs are done with tensor memory and each other's shared memory");
+		tc_low_cluster_barrier(l);
+		mi(l, "bar.warp.sync", T("0xffffffff"));
+	} else {
+		mi(l, "bar.sync", I(0));
+	}
 	mi_plain(l, "tcgen05.fence::after_thread_sync");
 	mi(l, "setp.ne.u32", R(p), R(l->c->warp), I(0));
 	mi_if(l, p, "bra", LABEL(gone));
-	mi(l, "tcgen05.dealloc.cta_group::1.sync.aligned.b32", R(l->c->tmem),
+	mi(l, opcode(l, "dealloc", "sync.aligned.b32"), R(l->c->tmem),
 	   mo_offset((struct msym){SYM_TMEM_COLUMNS, NULL}, 0));
 	mi_label(l, gone);
 }

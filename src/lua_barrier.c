@@ -69,14 +69,16 @@ static int barrier_new(lua_State *L)
 
 static const char cluster_barrier_doc[] =
 	"cluster_barrier(opts: {collective_axes: string|(string|string[])[], num_arrivals?: "
-	"integer, "
-	"num_barriers?: integer, orders_tensor_core?: boolean, name?: string}) -> Barrier\n"
+	"integer, num_barriers?: integer, orders_tensor_core?: boolean, leader_tracked?: boolean, "
+	"name?: string}) -> Barrier\n"
 	"A barrier in every CTA of the cluster: an arrival arrives at those of all CTAs along "
 	"`collective_axes`.\n\n"
 	"- `collective_axes` (required): a cluster axis by name, or a list. An arrival reaches the "
 	"CTAs that differ from its own along one entry of the list; an entry may be a list of axes "
 	"itself, and stands for all CTAs along them\n"
 	"- `num_arrivals` counts the operations of one CTA: each arrives at its peers too\n"
+	"- `leader_tracked` (false): arrivals reach only the first CTA along the one axis, which "
+	"alone can wait\n"
 	"- `num_barriers`, `orders_tensor_core`, `name`: as for `tc.barrier`";
 
 static void read_group(lua_State *L, struct lua_axes *group)
@@ -132,14 +134,19 @@ static void read_groups(lua_State *L, struct making *m)
 
 static int cluster_barrier_new(lua_State *L)
 {
-	static const char *const options[] = {"num_arrivals",       "num_barriers",
-					      "orders_tensor_core", "name",
-					      "collective_axes",    NULL};
+	static const char *const options[] = {"num_arrivals",
+					      "num_barriers",
+					      "orders_tensor_core",
+					      "collective_axes",
+					      "name",
+					      "leader_tracked",
+					      NULL};
 	struct making m = {0};
 
 	tc_current_kernel(L);
 	tc_options(L, 1, options);
 	m.draft.cluster = true;
+	m.draft.leader_tracked = tc_option_boolean(L, 1, "leader_tracked", false);
 	read_groups(L, &m);
 	read_counts(L, &m.draft);
 	tc_record_call(L, make, &m);

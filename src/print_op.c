@@ -90,6 +90,8 @@ static void put_groups(struct strbuf *b, struct kern *k, const struct barrier *s
 	for (int i = 0; i < s->cluster_groups; i++)
 		tc_printf(b, "%s%s",
 			  i ? "," : " collective_axes=", tc_axes_text(k, s->cluster_group[i]));
+	if (s->leader_tracked)
+		tc_puts(b, " leader_tracked");
 }
 
 static void put_collective(struct strbuf *b, const char *name)

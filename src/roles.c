@@ -460,7 +460,10 @@ static void unit_of(const struct kern *k, const struct target *t, struct barrier
 			tc_cluster_peers(k, b->barrier->cluster_group, b->barrier->cluster_groups);
 }
 
-/* The role's threads load or store memory with ordinary instructions. */
+/*
+ * The role's threads load or store memory with ordinary instructions, or tensor memory that an MMA
+ * of another CTA writes or reads.
+ */
 static bool touches_memory(const struct role_plan *r, const struct scope *s)
 {
 	for (const struct op *o = s->first; o; o = o->next) {
@@ -471,6 +474,9 @@ static bool touches_memory(const struct role_plan *r, const struct scope *s)
 		for (int i = tc_op_bodies(o, body) - 1; i >= 0; i--)
 			if (touches_memory(r, body[i]))
 				return true;
+		if ((o->kind == OP_ASYNC_LOAD_TMEM && o->u.load.ref->alloc->collective) ||
+		    (o->kind == OP_ASYNC_STORE_TMEM && o->u.store.ref->alloc->collective))
+			return true;
 		if (o->kind == OP_LOAD || o->kind == OP_STORE || o->kind == OP_STORE_SCALAR ||
 		    (o->kind == OP_LOAD_SCALAR && o->u.load_scalar.ref->alloc->space == SP_SMEM))
 			return true;

@@ -278,6 +278,7 @@ struct barrier {
 	/* An arrival reaches the CTAs that differ from its own in the axes of one group alone. */
 	int cluster_groups;
 	unsigned cluster_group[3];
+	bool leader_tracked; /* arrivals reach only the first CTA along the one axis */
 	struct srcpos pos;
 	const char *name;
 	int64_t offset; /* set by place.c: bytes from the dynamic base */
@@ -752,6 +753,9 @@ void tc_check_alloc(struct kern *k, struct alloc *a, bool packed_given, bool lay
 int64_t tc_tmem_columns(const struct alloc *a, int64_t rows, int64_t columns);
 void tc_check_mma(struct kern *k, struct mma_op *m);
 void tc_check_commit_arrive(struct kern *k, struct arrive_op *a);
+/* check_collective.c: the number of the axis; the barrier of a commit with such an axis. */
+int tc_check_collective_axis(struct kern *k, const char *name);
+void tc_check_collective_commit(struct kern *k, const struct barrier_ref *b);
 void tc_check_barrier(struct kern *k, const struct barrier *b);
 void tc_check_arrive(struct kern *k, struct arrive_op *a);
 void tc_check_wait(struct kern *k, struct wait_op *w);

@@ -241,9 +241,16 @@ static void verify_collective(struct kern *k)
 	}
 	if (first && first->collective && size % 2)
 		tc_documented_at(&k->err, first->pos, TMEM_COLLECTIVE_CLUSTER, "", cluster_text(k));
-	if (first && first->collective)
-		tc_documented_at(&k->err, first->pos, NOT_SUPPORTED, "",
-				 "Collective TMEM (cta_group::2)");
+}
+
+static void verify_pairs(struct kern *k, const struct target *t)
+{
+	for (int i = 0; i < k->allocs.count; i++) {
+		const struct alloc *a = k->allocs.item[i];
+
+		if (a->space == SP_TMEM && a->collective)
+			tc_documented_at(&k->err, a->pos, TMEM_COLLECTIVE_TARGET, "", t->name);
+	}
 }
 
 static void verify_tmem(struct kern *k, const struct target *t)
@@ -254,8 +261,10 @@ static void verify_tmem(struct kern *k, const struct target *t)
 		return;
 	verify_collective(k);
 	/* Registers in its place: what they hold is the target's own question. */
-	if (!t->tmem_columns)
+	if (!t->tmem_columns) {
+		verify_pairs(k, t);
 		return;
+	}
 	while (rounded < columns)
 		rounded *= 2;
 	if (rounded > t->tmem_columns)

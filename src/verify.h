@@ -38,6 +38,20 @@ bool tc_may_follow(const struct site *a, const struct site *b);
 const char *tc_barrier_text(struct kern *k, const struct barrier *b);
 /* verify_multicast.c */
 void tc_verify_multicast(const struct sites *s);
+/* A branch or a loop decides by the index along the axes whether or how often the op is executed.
+ */
+bool tc_stands_apart(struct kern *k, const struct op *o, unsigned axes);
+/*
+ * By barrier id: whether arrivals tell of all CTAs along the axes, directly or from somebody who
+ * has waited for such.  BY_MMAS: commits of an MMA of these CTAs do; BY_THREADS: they do not.
+ */
+enum informant {
+	BY_MMAS,
+	BY_THREADS
+};
+void tc_mark_informed(const struct sites *s, unsigned axes, enum informant by, bool *informed);
+/* verify_collective.c */
+void tc_verify_collective(const struct sites *s);
 
 /* Calls fn for every op, in program order. */
 void tc_verify_walk(struct kern *k, void (*fn)(void *arg, const struct site *site), void *arg);

@@ -10,14 +10,28 @@ static bool covers(const struct barrier *b, unsigned axes)
 	return false;
 }
 
-/* Barriers that tell of all CTAs along the axes: directly, or by somebody who has waited for such.
- */
-static void mark_informed(const struct sites *s, unsigned axes, bool *informed)
+/* The axes of the pair whose two CTAs an arrival of the tensor core reaches; 0: its own alone. */
+static unsigned pair_of(const struct op *o)
+{
+	int axis = o->kind == OP_MMA             ? o->u.mma.collective_axis
+		   : o->kind == OP_COMMIT_ARRIVE ? o->u.arrive.collective_axis
+						 : -1;
+
+	return axis < 0 ? 0 : 1u << axis;
+}
+
+void tc_mark_informed(const struct sites *s, unsigned axes, enum informant by, bool *informed)
 {
 	bool changed = true;
 
 	for (int i = 0; i < s->kern->barriers.count; i++)
 		informed[i] = covers(s->kern->barriers.item[i], axes);
+	for (int i = 0; i < s->count && by == BY_MMAS; i++) {
+		const struct barrier *b = tc_site_arrives(s->item[i].op);
+
+		if (b && pair_of(s->item[i].op) && (pair_of(s->item[i].op) & axes) == axes)
+			informed[b->id] = true;
+	}
 	while (changed) {
 		changed = false;
 		for (int i = 0; i < s->count; i++) {
@@ -29,7 +43,8 @@ static void mark_informed(const struct sites *s, unsigned axes, bool *informed)
 				const struct barrier *b = tc_site_arrives(s->item[j].op);
 
 				if (b && !informed[b->id] && s->item[j].role == s->item[i].role &&
-				    s->item[j].op->kind != OP_COPY_GMEM_TO_SMEM &&
+				    (by == BY_THREADS ||
+				     s->item[j].op->kind != OP_COPY_GMEM_TO_SMEM) &&
 				    tc_may_follow(&s->item[i], &s->item[j]))
 					informed[b->id] = changed = true;
 			}
@@ -75,15 +90,48 @@ static bool is_decided_along(struct kern *k, const struct op *o, unsigned axes)
 		tc_val_along(k, o->u.range.step, axes));
 }
 
+bool tc_stands_apart(struct kern *k, const struct op *o, unsigned axes)
+{
+	for (const struct scope *s = o->scope; s; s = s->parent)
+		if (s->owner && is_decided_along(k, s->owner, axes))
+			return true;
+	return false;
+}
+
 /* All CTAs along the axes make the copy, or it never completes. */
 static void check_all_copy(struct kern *k, const struct op *o)
 {
 	unsigned axes = o->u.copy.collective_axes;
 
-	for (const struct scope *s = o->scope; s; s = s->parent)
-		if (s->owner && is_decided_along(k, s->owner, axes))
-			tc_documented_at(&k->err, o->pos, MULTICAST_CONDITION, "",
-					 tc_axes_text(k, axes));
+	if (tc_stands_apart(k, o, axes))
+		tc_documented_at(&k->err, o->pos, MULTICAST_CONDITION, "", tc_axes_text(k, axes));
+}
+
+/* An MMA of two CTAs reads what the copy writes. */
+static bool is_read_by_pair(const struct sites *s, const struct copy_op *c)
+{
+	for (int i = 0; i < s->count; i++) {
+		const struct mma_op *m = &s->item[i].op->u.mma;
+
+		if (s->item[i].op->kind == OP_MMA && m->collective_axis >= 0 &&
+		    (m->a->alloc == c->dst->alloc || m->b->alloc == c->dst->alloc))
+			return true;
+	}
+	return false;
+}
+
+_Noreturn static void refuse_release(struct kern *k, const struct op *o,
+				     const struct barrier *local)
+{
+	const struct copy_op *c = &o->u.copy;
+	const char *axes = tc_axes_text(k, c->collective_axes);
+	const char *more = local ? tc_arena_printf(&k->arena, "\n  its role waits for %s",
+						   tc_barrier_text(k, local))
+				 : "\n  its role waits for no barrier before";
+
+	if (c->partitioned)
+		tc_documented_at(&k->err, o->pos, LEADER_RELEASE, more, axes);
+	tc_documented_at(&k->err, o->pos, MULTICAST_RELEASE, more, axes);
 }
 
 /* docs/semantics.md 5: a peer's slot may be written when the peer has said that it is free. */
@@ -94,12 +142,12 @@ static void check_multicast(const struct sites *s, const struct site *copy)
 	bool *informed = tc_arena_alloc(&k->arena, (size_t)k->barriers.count + 1);
 	const struct barrier *local = NULL;
 
-	if (tc_cluster_size(k, c->collective_axes) < 2 || c->partitioned)
+	if (tc_cluster_size(k, c->collective_axes) < 2 || (c->partitioned && !c->leader_tracked))
 		return;
 	check_all_copy(k, copy->op);
-	if (!writes_again(s, copy))
+	if (!writes_again(s, copy) || (c->partitioned && !is_read_by_pair(s, c)))
 		return;
-	mark_informed(s, c->collective_axes, informed);
+	tc_mark_informed(s, c->collective_axes, BY_MMAS, informed);
 	for (int i = 0; i < s->count; i++) {
 		const struct barrier *b = tc_site_waits(s->item[i].op);
 
@@ -109,11 +157,7 @@ static void check_multicast(const struct sites *s, const struct site *copy)
 			return;
 		local = b;
 	}
-	tc_documented_at(&k->err, copy->op->pos, MULTICAST_RELEASE,
-			 local ? tc_arena_printf(&k->arena, "\n  its role waits for %s",
-						 tc_barrier_text(k, local))
-			       : "\n  its role waits for no barrier before",
-			 tc_axes_text(k, c->collective_axes));
+	refuse_release(k, copy->op, local);
 }
 
 void tc_verify_multicast(const struct sites *s)

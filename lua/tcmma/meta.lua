@@ -277,8 +277,9 @@ function tc.clock() end
 ---
 ---- `collective_axes` (required): a cluster axis by name, or a list. An arrival reaches the CTAs that differ from its own along one entry of the list; an entry may be a list of axes itself, and stands for all CTAs along them
 ---- `num_arrivals` counts the operations of one CTA: each arrives at its peers too
+---- `leader_tracked` (false): arrivals reach only the first CTA along the one axis, which alone can wait
 ---- `num_barriers`, `orders_tensor_core`, `name`: as for `tc.barrier`
----@param opts {collective_axes: string|(string|string[])[], num_arrivals?: integer, num_barriers?: integer, orders_tensor_core?: boolean, name?: string}
+---@param opts {collective_axes: string|(string|string[])[], num_arrivals?: integer, num_barriers?: integer, orders_tensor_core?: boolean, leader_tracked?: boolean, name?: string}
 ---@return Barrier
 function tc.cluster_barrier(opts) end
 
@@ -333,6 +334,21 @@ function tc.copy_smem_to_gmem(src, dst, opts) end
 ---@return string?
 ---@return string?
 function tc.cuda(source, opts) end
+
+---The inverse of `sparsify`: the matrix (M, K) with zeros where elements were dropped.
+---@param values tcmma.array
+---@param metadata tcmma.array
+---@param opts? {axis?: integer, pattern?: "2:4"|"4:8"|"1:2"}
+---@return tcmma.array
+function tc.densify(values, metadata, opts) end
+
+---The numbers that `quantize` made elements and scales (rows, K / block) of: element * scale (* global
+---scale), rounded once to `dtype` (`float32`, or `float64`, `float16`, `bfloat16`).
+---@param elements tcmma.array
+---@param scales tcmma.array
+---@param opts? {axis?: integer, global_scale?: number, dtype?: DType}
+---@return tcmma.array
+function tc.dequantize(elements, scales, opts) end
 
 ---A device by name: `"cuda:0"`, `"emulator"` (that is `"emulator:sm_100a"`), `"emulator:sm_90a"`, `"emulator:sm_103a"`. Without a name, the current device. It does not change the current device; `tc.use` does.
 ---
@@ -433,6 +449,15 @@ function tc.gmem(shape, dtype) end
 ---everything.
 ---@param x? any
 function tc.help(x) end
+
+---Scales (rows, K / block) in the order of `async_copy_scales_to_tmem`: an array (rows / 128, K / block / 4, 32, 16),
+---both rounded up, the rest zero bytes. Tile [i, j], element (r, 4 c + b) is the scale of row 128 i + 32 c + r
+---and block 4 j + b. With the layout `b_scales_m64_collective` (B of a collective mma with M = 128) it is
+---(1, K / block / 4, 64, 16): lines 0 to 31 for the first half of the rows, 32 to 63 for the second.
+---@param scales tcmma.array
+---@param opts? {layout?: "scales"|"b_scales_m64_collective"}
+---@return tcmma.array
+function tc.interleave_scales(scales, opts) end
 
 ---A fragment whose elements are their index along `axis` (0-based); int32 unless given.
 ---@param shape integer[]
@@ -543,6 +568,36 @@ function tc.print(format, ...) end
 ---@return tcmma.module
 function tc.ptx(text) end
 
+---A matrix (rows, K) of floating-point numbers as narrow elements and a scale for each block of K.
+---Returns the elements (rows, K) and the scales (rows, K / block); of nvfp4 also the global scale.
+---An element stands for element * scale (* global scale); `dequantize` computes that.
+---
+---| format | elements | scales | block |
+---|---|---|---|---|
+---| `mxfp8` | `float8_e4m3fn`, or `float8_e5m2` by `dtype` | `float8_e8m0fnu` | 32 |
+---| `mxfp6` | `float6_e3m2fn`, or `float6_e2m3fn` by `dtype` | `float8_e8m0fnu` | 32 |
+---| `mxfp4` | `float4_e2m1fn` | `float8_e8m0fnu` | 32 |
+---| `nvfp4` | `float4_e2m1fn` | `float8_e4m3fn` | 16 |
+---
+---The mx formats follow the OCP Microscaling specification 1.0: the scale is the greatest power of
+---two not above the block's greatest magnitude, divided by the greatest power of two of the element
+---type; elements round to nearest even and saturate. With `scale_rounding = "up"` the scale is the
+---least power of two with which nothing saturates. nvfp4: the global scale is the array's greatest
+---magnitude over 448 * 6 as float32, unless `global_scale` gives it; a block's scale is its greatest
+---magnitude over 6 and over the global scale, rounded to nearest. A block with a NaN or an infinity gets
+---a scale of NaN, which makes all of it NaN; a block of zeros the least scale.
+---
+---`axis` is the dimension along K, from 0; with `axis = 0` the array is (K, rows), as B of `mma` is
+---written; the scales are (rows, K / block) all the same. `interleave_scales` brings them into the
+---order that a kernel copies to TMEM.
+---@param array tcmma.array
+---@param format "mxfp8"|"mxfp6"|"mxfp4"|"nvfp4"
+---@param opts? {dtype?: DType, axis?: integer, scale_rounding?: "down"|"up", global_scale?: number}
+---@return tcmma.array
+---@return tcmma.array
+---@return number?
+function tc.quantize(array, format, opts) end
+
 ---A new array of uniform random numbers from `low` (0) to below `high` (1); rounding to a narrow
 ---type can reach `high`. Reproducible as `randn` is.
 ---@param shape integer[]
@@ -618,6 +673,24 @@ function tc.settings() end
 ---@param opts? {swizzle?: integer|string, tiling?: integer[], collective?: boolean, packed?: boolean, layout?: string, name?: string}
 ---@return Ref
 function tc.smem(shape, dtype, opts) end
+
+---Prunes a matrix (M, K) for a sparse `mma`: the greatest magnitudes of each group stay, of equal ones the
+---first, NaNs before numbers. Returns the kept values (M, K / 2), and the metadata that says where they were.
+---
+---| pattern | keeps | of | entries of metadata |
+---|---|---|---|---|
+---| `2:4` | 2 of 4 elements | 16- and 8-bit types; 6- and 4-bit ones of `kind::f8f6f4` | K / 2 |
+---| `4:8` | 2 of 4 pairs of neighbours, by the sum of their magnitudes | `float4_e2m1fn`, its default | K / 4 |
+---| `1:2` | 1 of 2 elements | `float32`, `tfloat32` | K |
+---
+---The metadata is a `uint2` array (M / 128, entries / 64, 128, 64), both rounded up, in the order of tensor
+---memory: what `async_copy_sparse_metadata_to_tmem` takes. `axis` is the dimension along K, from 0: with
+---`axis = 0` the array is (K, M) and the values (K / 2, M).
+---@param array tcmma.array
+---@param opts? {axis?: integer, pattern?: "2:4"|"4:8"|"1:2"}
+---@return tcmma.array
+---@return tcmma.array
+function tc.sparsify(array, opts) end
 
 ---Square root of every element, or of a recorded f32.
 ---@param x Scalar|Fragment
