@@ -70,6 +70,7 @@ local function with_objects(fn)
     fn {
       k = k, a = a, b = b, sa = tc.smem({ 128, 64 }, "f16"), sb = tc.smem({ 64, 128 }, "f16"),
       acc = tc.tmem({ 128, 128 }, "f32"), loaded = tc.barrier {}, done = tc.barrier { orders_tensor_core = true },
+      response = tc.cluster_cancel_result(),
       m = tc.axis_index "m", pred = tc.axis_index("m"):lt(2), var = tc.var(0), fragment = tc.full({ 128, 64 },
       0, "f32"),
       half = tc.full({ 128, 64 }, 0, "f16"), full = tc.full({ 128, 128 }, 0, "f32"),
@@ -128,6 +129,11 @@ local calls = {
   ["tcmma.print"] = function(o) return { "{}", o.m } end,
   ["tcmma.set_max_registers"] = function() return { 40 } end,
   ["tcmma.gmem"] = function() return { { "M", 4 }, "f16" } end,
+  ["tcmma.try_cluster_cancel"] = function(o) return { o.response, o.loaded } end,
+  ["tcmma.query_cluster_cancel"] = function(o) return { o.response } end,
+  ["tcmma.dynamic_scheduling_loop"] = function() return { "m", function() end } end,
+  ["tcmma.nd_loop"] = function() return { { 4, 4 }, function() end, { collective_axes = "m" } } end,
+  ["tcmma.planar_snake"] = function() return { 0, { 4, 4 }, 1, 2 } end,
   ["tcmma.function.launch"] = function() return { { args = { 0 }, device = "emulator:sm_90a" } } end,
   ["tcmma.function.emulate"] = function() return { { args = { 0 }, target = "sm_90a" } } end,
   ["tcmma.array.reshape"] = function() return { { 16 } } end,
@@ -239,6 +245,7 @@ local elsewhere = {
   ["tcmma.matmul, opts = table"] = "operands must be one of", -- no options are fine; these arrays are not
   ["tcmma.copy_gmem_to_smem, barrier = nil"] = "without a barrier", -- the documented message
   ["tcmma.randint, opts = nil"] = "option 'high' is missing",
+  ["tcmma.nd_loop, opts = nil"] = "option 'collective_axes' is missing",
   ["tcmma.cluster_barrier, opts = nil"] = "option 'collective_axes' is missing",
 }
 

@@ -173,7 +173,8 @@ enum arrival_kind {
 	ARRIVAL_COPY,
 	ARRIVAL_MMA,
 	ARRIVAL_COMMIT,
-	ARRIVAL_THREADS
+	ARRIVAL_THREADS,
+	ARRIVAL_CANCEL
 };
 struct arrival_source {
 	const struct op *op;
@@ -371,6 +372,8 @@ void mi_require(struct low *l, int version);
 struct mopnd tc_low_value(struct low *l, const struct val *v); /* register or immediate */
 struct mreg tc_low_register(struct low *l, const struct val *v);
 struct mreg tc_low_pred(struct low *l, const struct val *v);
+/* d = the index along a grid axis, where the grid is folded and x is the whole index. */
+void tc_low_unfold(struct low *l, int axis, struct mreg x, struct mreg d);
 /* The register that an op's result lives in from here on (LOAD_SCALAR, VAR_GET). */
 void tc_low_define(struct low *l, const struct val *v, struct mreg r);
 /* d = a + b, a * b, with constants folded; `type` "s32", "u32", "s64" ... */
@@ -574,8 +577,15 @@ low_fn tc_lower_var, tc_lower_load_scalar, tc_lower_store_scalar;
 /* lower_copy.c */
 low_fn tc_lower_copy_gmem_to_smem, tc_lower_copy_smem_to_gmem, tc_lower_commit_smem,
 	tc_lower_commit_gmem, tc_lower_wait_smem_to_gmem;
+/* One arrival as written, whose phase waits for that many bytes too; `who`: only where it is true,
+ * no register: always. */
+void tc_low_expect_bytes(struct low *l, const struct barrier_ref *b, int64_t bytes,
+			 struct mreg who);
 /* lower_barrier.c */
 low_fn tc_lower_arrive, tc_lower_wait;
+/* lower_schedule.c; the last two: where there is no launch control */
+low_fn tc_lower_try_cluster_cancel, tc_lower_query_cluster_cancel, tc_lower_no_cluster_cancel,
+	tc_lower_no_cluster_query;
 /* lower_mma.c, lower_tcgen05.c */
 low_fn tc_lower_tcgen05_mma, tc_lower_tcgen05_commit, tc_lower_tcgen05_copy,
 	tc_lower_wait_load_tmem, tc_lower_commit_tmem;

@@ -3,7 +3,8 @@
 
 #include "classes.h"
 
-static const char *const arrival_names[] = {[ARRIVAL_COPY] = "copy",
+static const char *const arrival_names[] = {[ARRIVAL_CANCEL] = "try_cluster_cancel",
+					    [ARRIVAL_COPY] = "copy",
 					    [ARRIVAL_MMA] = "mma",
 					    [ARRIVAL_COMMIT] = "commit_arrive",
 					    [ARRIVAL_THREADS] = "barrier_arrive"};

@@ -96,6 +96,13 @@ void tc_low_bounds(struct low *l, const struct op *op)
 	case OP_STORE_SCALAR:
 		check_ref(l, op->u.store_scalar.ref);
 		break;
+	case OP_TRY_CLUSTER_CANCEL:
+		check_ref(l, op->u.try_cancel.result);
+		check_barrier(l, &op->u.try_cancel.barrier);
+		break;
+	case OP_QUERY_CLUSTER_CANCEL:
+		check_ref(l, op->u.query_cancel.result);
+		break;
 	default:
 		break;
 	}

@@ -247,8 +247,7 @@ static void partition(struct low *l, const struct copy_op *o, struct boxes *b)
 			     o->dst->shape[o->partition_axis].size);
 }
 
-/* `who`: only where it is true; no register: always. */
-static void expect_bytes(struct low *l, const struct barrier_ref *ref, int64_t bytes,
+void tc_low_expect_bytes(struct low *l, const struct barrier_ref *ref, int64_t bytes,
 			 struct mreg who)
 {
 	const struct barrier_plan *plan = &l->c->barriers[ref->barrier->id];
@@ -282,8 +281,8 @@ static struct maddr track_by_leader(struct low *l, const struct copy_op *o, int6
 			    "CTA.\n  What would fit: the same copy without leader_tracked, and a "
 			    "wait in every CTA.",
 			    l->c->target->name);
-	expect_bytes(l, &o->barrier, bytes * tc_cluster_size(l->c->kern, o->collective_axes),
-		     tc_low_is_first_cta(l, o->collective_axes));
+	tc_low_expect_bytes(l, &o->barrier, bytes * tc_cluster_size(l->c->kern, o->collective_axes),
+			    tc_low_is_first_cta(l, o->collective_axes));
 	return tc_low_barrier_in(l, &o->barrier, tc_low_first_cta_smem(l, o->collective_axes));
 }
 
@@ -311,7 +310,7 @@ void tc_lower_copy_gmem_to_smem(struct low *l, const struct op *op)
 		barrier = track_by_leader(l, o, bytes);
 	} else {
 		barrier = tc_low_barrier(l, &o->barrier);
-		expect_bytes(l, &o->barrier, bytes, (struct mreg){.id = 0});
+		tc_low_expect_bytes(l, &o->barrier, bytes, (struct mreg){.id = 0});
 	}
 	each_box(l, &b, o->src, o->dst,
 		 tc_arena_printf(l->arena,

@@ -241,9 +241,8 @@ void tc_lower_store_scalar(struct low *l, const struct op *op)
 	struct maddr a;
 	struct minst *m;
 
-	/* Other warps of the role may still read the old value, or read it next. */
-	if (l->role->warps > 1)
-		tc_low_class_barrier(l);
+	/* Other lanes and warps of the role may still read the old value, or read it next. */
+	tc_low_class_barrier(l);
 	tc_low_first_leader(l);
 	s = narrowed(l, e, o->value);
 	a = element_address(l, o->ref, &space);

@@ -269,7 +269,6 @@ static struct mreg axis_value(struct low *l, const struct val *v)
 	bool cluster = v->axis >= k->grid_rank;
 	int axis = cluster ? v->axis - k->grid_rank : v->axis;
 	const char *name = cluster ? k->cluster_names[axis] : k->grid_names[axis];
-	int64_t after = 1;
 	struct mreg d, x;
 
 	d = name ? mi_named(l, MR_B32, "axis_%s", tc_ptx_identifier(l, name)) : mi_b32(l);
@@ -282,13 +281,22 @@ static struct mreg axis_value(struct low *l, const struct val *v)
 		   T(special_register[k->cluster_rank > 0][k->grid_rank - 1 - axis]));
 		return d;
 	}
-	for (int i = axis + 1; i < k->grid_rank; i++)
-		after *= k->grid[i];
 	x = mi_b32(l);
 	mi(l, "mov.u32", R(x), T(special_register[k->cluster_rank > 0][0]));
+	tc_low_unfold(l, axis, x, d);
+	return d;
+}
+
+void tc_low_unfold(struct low *l, int axis, struct mreg x, struct mreg d)
+{
+	const struct kern *k = l->c->kern;
+	int64_t after = 1;
+
+	for (int i = axis + 1; i < k->grid_rank; i++)
+		after *= k->grid[i];
 	if (axis == 0) {
 		mi(l, "div.u32", R(d), R(x), I(after));
-		return d;
+		return;
 	}
 	if (after > 1) {
 		struct mreg q = mi_b32(l);
@@ -297,7 +305,6 @@ static struct mreg axis_value(struct low *l, const struct val *v)
 		x = q;
 	}
 	mi(l, "rem.u32", R(d), R(x), I(k->grid[axis]));
-	return d;
 }
 
 static struct mopnd leaf(struct low *l, const struct val *v, int *depth)

@@ -25,5 +25,6 @@ int luaopen_tcmma_core(lua_State *L)
 	tc_open_control(L);
 	tc_open_fragment(L);
 	tc_open_op(L);
+	tc_open_schedule(L);
 	return 1;
 }

@@ -496,6 +496,43 @@ static int kernel_tostring(lua_State *L)
 	return 1;
 }
 
+/* A list; false for an axis without a name. */
+static void push_names(lua_State *L, const char *const *names, int count)
+{
+	lua_createtable(L, count, 0);
+	for (int i = 0; i < count; i++) {
+		if (names[i])
+			lua_pushstring(L, names[i]);
+		else
+			lua_pushboolean(L, false);
+		lua_rawseti(L, -2, i + 1);
+	}
+}
+
+static void push_role(lua_State *L, struct role *role)
+{
+	if (role)
+		tc_push_part(L, 1, TC_ROLE, role);
+	else
+		lua_pushnil(L);
+}
+
+/* Those that the user made. */
+static void push_roles(lua_State *L, const struct kern *k)
+{
+	int count = 0;
+
+	lua_newtable(L);
+	for (int i = 0; i < k->roles.count; i++) {
+		struct role *role = k->roles.item[i];
+
+		if (role->implicit)
+			continue;
+		push_role(L, role);
+		lua_rawseti(L, -2, ++count);
+	}
+}
+
 static int kernel_field(lua_State *L)
 {
 	const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
@@ -505,6 +542,14 @@ static int kernel_field(lua_State *L)
 		lua_pushstring(L, k->name);
 	else if (strcmp(key, "finished") == 0)
 		lua_pushboolean(L, k->finished);
+	else if (strcmp(key, "grid_names") == 0)
+		push_names(L, k->grid_names, k->grid_rank);
+	else if (strcmp(key, "cluster_names") == 0)
+		push_names(L, k->cluster_names, k->cluster_rank);
+	else if (strcmp(key, "roles") == 0)
+		push_roles(L, k);
+	else if (strcmp(key, "role") == 0)
+		push_role(L, k->current->role);
 	else
 		return 0;
 	return 1;
@@ -532,7 +577,9 @@ void tc_open_kernel(lua_State *L)
 	static const luaL_Reg text_meta[] = {{"__gc", text_gc}, {NULL, NULL}};
 
 	tc_recorded_class(L, TC_KERNEL,
-			  "A recorded kernel. Fields: `name`, `finished`. Calling it runs it.",
+			  "A recorded kernel. Fields: `name`, `finished`, `grid_names`, "
+			  "`cluster_names`, `roles` (a list), `role` (whose block is being "
+			  "recorded). Calling it runs it.",
 			  methods, meta, kernel_field);
 	tc_open_recordings(L);
 	tc_class(L, "tcmma.text", NULL, NULL, text_meta);

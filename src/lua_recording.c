@@ -244,16 +244,23 @@ void tc_push_recorded(lua_State *L, const char *class_name, void *item)
 	lua_setiuservalue(L, -2, 1);
 }
 
+void tc_push_part(lua_State *L, int kernel_index, const char *class_name, void *item)
+{
+	struct lua_recorded *object;
+
+	kernel_index = lua_absindex(L, kernel_index);
+	object = tc_new_object(L, class_name, sizeof *object, 1);
+	object->owner = lua_touserdata(L, kernel_index);
+	object->item = item;
+	lua_pushvalue(L, kernel_index);
+	lua_setiuservalue(L, -2, 1);
+}
+
 void tc_push_related(lua_State *L, int index, const char *class_name, void *item)
 {
-	struct lua_recorded *of = lua_touserdata(L, index), *object;
-
-	index = lua_absindex(L, index);
-	object = tc_new_object(L, class_name, sizeof *object, 1);
-	object->owner = of->owner;
-	object->item = item;
 	lua_getiuservalue(L, index, 1);
-	lua_setiuservalue(L, -2, 1);
+	tc_push_part(L, -1, class_name, item);
+	lua_remove(L, -2);
 }
 
 void *tc_read_recorded(lua_State *L, int arg, const char *class_name, struct kern **k)

@@ -121,6 +121,7 @@ void tc_open_control(lua_State *L);  /* lua_control.c: roles, range, when, var, 
 void tc_open_scalar(lua_State *L);   /* lua_scalar.c */
 void tc_open_fragment(lua_State *L); /* lua_frag.c */
 void tc_open_op(lua_State *L);       /* lua_op.c: mma, copies, TMEM, prints */
+void tc_open_schedule(lua_State *L); /* lua_schedule.c: work between CTAs, kernels */
 void tc_open_launch(lua_State *L);   /* lua_launch.c: methods of a kernel that run it */
 
 /* lua_dev.c */
@@ -184,6 +185,8 @@ void tc_open_recordings(lua_State *L);
 
 /* New object of the open recording, on top of the stack. */
 void tc_push_recorded(lua_State *L, const char *class_name, void *item);
+/* The same of the kernel at an index, open or not. */
+void tc_push_part(lua_State *L, int kernel_index, const char *class_name, void *item);
 /* The same of the recording that the object at `index` belongs to, open or not. */
 void tc_push_related(lua_State *L, int index, const char *class_name, void *item);
 /* The item at `arg`; raises unless it is of that class and of the open recording. */

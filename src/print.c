@@ -187,6 +187,23 @@ static void print_axis(struct strbuf *b, const struct kern *k, int axis)
 }
 
 /* Expressions share nodes, so their text may be far longer than the graph: cut at the budget. */
+/* Which of the results of a query it is. */
+static void print_member(struct strbuf *b, const struct kern *k, const struct query_cancel_op *q,
+			 const struct val *v)
+{
+	for (int i = 0; i < q->count; i++) {
+		const char *name = k->grid_names[q->axis[i]];
+
+		if (q->index[i] != v)
+			continue;
+		tc_puts(b, ".");
+		if (name)
+			tc_print_line(b, name);
+		else
+			tc_printf(b, "%d", q->axis[i]);
+	}
+}
+
 static void print_val(struct strbuf *b, struct kern *k, const struct val *v, int *budget, bool top)
 {
 	if (--*budget < 0) {
@@ -211,6 +228,8 @@ static void print_val(struct strbuf *b, struct kern *k, const struct val *v, int
 		break;
 	case VAL_OP:
 		tc_printf(b, "%%%d", v->def ? v->def->id : 0);
+		if (v->def && v->def->kind == OP_QUERY_CLUSTER_CANCEL)
+			print_member(b, k, &v->def->u.query_cancel, v);
 		break;
 	}
 }

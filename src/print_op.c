@@ -339,6 +339,14 @@ static void put_operands(struct strbuf *b, struct kern *k, const struct op *o)
 	case OP_SET_MAX_REGISTERS:
 		tc_printf(b, "%d", o->u.registers.count);
 		break;
+	case OP_TRY_CLUSTER_CANCEL:
+		put_ref(b, k, o->u.try_cancel.result);
+		tc_puts(b, " barrier=");
+		put_barrier(b, k, &o->u.try_cancel.barrier);
+		break;
+	case OP_QUERY_CLUSTER_CANCEL:
+		put_ref(b, k, o->u.query_cancel.result);
+		break;
 	default:
 		put_frag_operands(b, k, o);
 		break;
@@ -348,7 +356,7 @@ static void put_operands(struct strbuf *b, struct kern *k, const struct op *o)
 static bool has_result(const struct op *o)
 {
 	return o->kind == OP_VAR_GET || o->kind == OP_LOAD_SCALAR || o->kind == OP_LOAD ||
-	       o->kind == OP_ASYNC_LOAD_TMEM ||
+	       o->kind == OP_ASYNC_LOAD_TMEM || o->kind == OP_QUERY_CLUSTER_CANCEL ||
 	       (o->kind >= OP_FRAG_ELEMENTWISE && o->kind <= OP_FRAG_REDUCE);
 }
 

@@ -129,6 +129,13 @@ static void use_operands(struct kern *k, const struct op *o)
 	case OP_ASSERT:
 		tc_val_usable(k, o->u.assertion.cond);
 		break;
+	case OP_TRY_CLUSTER_CANCEL:
+		tc_ref_usable(k, o->u.try_cancel.result);
+		tc_barrier_usable(k, &o->u.try_cancel.barrier);
+		break;
+	case OP_QUERY_CLUSTER_CANCEL:
+		tc_ref_usable(k, o->u.query_cancel.result);
+		break;
 	default:
 		break;
 	}
@@ -281,6 +288,12 @@ static void check_legality(struct kern *k, struct op *o)
 	case OP_STORE:
 		tc_check_store(k, &o->u.store);
 		break;
+	case OP_TRY_CLUSTER_CANCEL:
+		tc_check_try_cancel(k, &o->u.try_cancel);
+		break;
+	case OP_QUERY_CLUSTER_CANCEL:
+		tc_check_query_cancel(k, &o->u.query_cancel);
+		break;
 	default:
 		break;
 	}
@@ -379,8 +392,15 @@ static struct frag *result_frag(const struct op *o)
 	}
 }
 
-static struct val *result_val(const struct op *o)
+/* The i-th scalar that an op defines; NULL behind the last. */
+static struct val *result_val(const struct op *o, int i)
 {
+	const struct query_cancel_op *q = &o->u.query_cancel;
+
+	if (o->kind == OP_QUERY_CLUSTER_CANCEL)
+		return i < q->count ? q->index[i] : i == q->count ? q->success : NULL;
+	if (i > 0)
+		return NULL;
 	if (o->kind == OP_VAR_GET)
 		return o->u.var.value;
 	return o->kind == OP_LOAD_SCALAR ? o->u.load_scalar.result : NULL;
@@ -407,7 +427,7 @@ static void check_registers(struct kern *k, const struct frag *f)
 static void complete_results(struct kern *k, struct op *o)
 {
 	struct frag *f = result_frag(o);
-	struct val *v = result_val(o);
+	struct val *v;
 
 	if (f) {
 		f->id = k->frag_count++;
@@ -415,7 +435,7 @@ static void complete_results(struct kern *k, struct op *o)
 		f->role = tc_kern_role(k);
 		f->def = o;
 	}
-	if (v) {
+	for (int i = 0; (v = result_val(o, i)); i++) {
 		v->home = k->current;
 		v->def = o;
 	}

@@ -132,6 +132,13 @@ static void visit_op(const struct op *o, visit_fn *visit, void *context)
 	case OP_ASSERT:
 		visit(context, o->u.assertion.cond);
 		break;
+	case OP_TRY_CLUSTER_CANCEL:
+		visit_ref(o->u.try_cancel.result, visit, context);
+		visit_barrier(&o->u.try_cancel.barrier, visit, context);
+		break;
+	case OP_QUERY_CLUSTER_CANCEL:
+		visit_ref(o->u.query_cancel.result, visit, context);
+		break;
 	default:
 		break;
 	}
@@ -191,6 +198,15 @@ static void keep(struct marking *m, const struct op *o)
 	visit_op(o, need, m);
 }
 
+static bool wants_query(const struct marking *m, const struct query_cancel_op *q)
+{
+	bool needed = m->role->val_needed[q->success->id];
+
+	for (int i = 0; i < q->count; i++)
+		needed = needed || m->role->val_needed[q->index[i]->id];
+	return needed;
+}
+
 static bool wanted(const struct marking *m, const struct op *o)
 {
 	const struct scope *body[2];
@@ -208,6 +224,8 @@ static bool wanted(const struct marking *m, const struct op *o)
 		return o->u.var.value && m->role->val_needed[o->u.var.value->id];
 	case OP_LOAD_SCALAR:
 		return m->role->val_needed[o->u.load_scalar.result->id];
+	case OP_QUERY_CLUSTER_CANCEL:
+		return wants_query(m, &o->u.query_cancel);
 	default:
 		for (int i = 0; i < n; i++)
 			for (const struct op *p = body[i]->first; p; p = p->next)
@@ -400,6 +418,9 @@ const struct barrier *tc_op_arrives(const struct op *o, enum arrival_kind *kind)
 	case OP_BARRIER_ARRIVE:
 		*kind = ARRIVAL_THREADS;
 		return o->u.arrive.barrier.barrier;
+	case OP_TRY_CLUSTER_CANCEL:
+		*kind = ARRIVAL_CANCEL;
+		return o->u.try_cancel.barrier.barrier;
 	default:
 		return NULL;
 	}

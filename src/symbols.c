@@ -57,7 +57,8 @@ static const char *arriver(struct compilation *c, const struct arrival_source *s
 	static const char *const calls[] = {[ARRIVAL_COPY] = "tc.copy_gmem_to_smem",
 					    [ARRIVAL_MMA] = "tc.mma",
 					    [ARRIVAL_COMMIT] = "tc.commit_arrive",
-					    [ARRIVAL_THREADS] = "tc.barrier_arrive"};
+					    [ARRIVAL_THREADS] = "tc.barrier_arrive",
+					    [ARRIVAL_CANCEL] = "tc.try_cluster_cancel"};
 	const char *role = role_name(c, source->role);
 	struct srcpos pos = source->op->pos;
 	const char *place =

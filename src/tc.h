@@ -486,6 +486,26 @@ struct assert_op {
 struct registers_op {
 	int count;
 };
+struct try_cancel_op {
+	struct ref *result; /* 16 bytes of SMEM */
+	struct barrier_ref barrier;
+};
+struct query_cancel_op {
+	struct ref *result;
+	int count, axis[TC_MAX_RANK]; /* of the grid, in the order of the results */
+	struct val *index[TC_MAX_RANK], *success;
+};
+struct semaphore_op {    /* SEMAPHORE_SIGNAL, SEMAPHORE_WAIT */
+	struct ref *ref; /* one element of GMEM */
+	struct val *value;
+	bool system; /* scope: all devices, else this one */
+	bool decrement;
+};
+struct prefetch_op {
+	struct ref *ref;
+	unsigned collective_axes; /* bit i: cluster axis i, whose CTAs take a part each */
+	int partition_axis;       /* dimension of ref that they divide, -1: none */
+};
 
 struct op {
 	enum op_kind kind;
@@ -519,6 +539,10 @@ struct op {
 		struct print_op print;
 		struct assert_op assertion;
 		struct registers_op registers;
+		struct try_cancel_op try_cancel;
+		struct query_cancel_op query_cancel;
+		struct semaphore_op semaphore;
+		struct prefetch_op prefetch;
 	} u;
 };
 
@@ -766,6 +790,9 @@ void tc_check_cluster_barrier_ref(struct kern *k, const struct barrier_ref *b,
 void tc_check_own(struct kern *k, const struct ref *r);
 void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c);
 void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c);
+/* check_schedule.c */
+void tc_check_try_cancel(struct kern *k, struct try_cancel_op *t);
+void tc_check_query_cancel(struct kern *k, struct query_cancel_op *q);
 void tc_check_tmem_copy(struct kern *k, enum op_kind kind, struct tmem_copy_op *c);
 void tc_check_async_load_tmem(struct kern *k, struct load_op *l);
 void tc_check_async_store_tmem(struct kern *k, struct store_op *s);

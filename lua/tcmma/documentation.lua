@@ -19,7 +19,10 @@ end
 
 --- Every entry, in the order of registration; the parts in Lua add theirs when they are loaded.
 function documentation.all()
-  for _, name in ipairs(require "tcmma.parts") do require("tcmma." .. name) end
+  local parts, names = require "tcmma.parts", {}
+  for name in pairs(parts) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do require("tcmma." .. parts[name]) end
   local all = core.documentation()
   table.move(added, 1, #added, #all + 1, all)
   return all

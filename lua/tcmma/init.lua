@@ -8,13 +8,14 @@ local tc = require "tcmma.core"
 
 tc._VERSION = "tcmma scm"
 
-local parts = {}
-for _, name in ipairs(require "tcmma.parts") do parts[name] = true end
+local parts = require "tcmma.parts"
 
 setmetatable(tc, {
   __index = function(_, name)
-    if not parts[name] then return nil end
-    local part = require("tcmma." .. name)
+    local file = parts[name]
+    if not file then return nil end
+    local part = require("tcmma." .. file)
+    if file ~= name then part = part[name] end
     rawset(tc, name, part)
     return part
   end,

@@ -283,6 +283,12 @@ function tc.clock() end
 ---@return Barrier
 function tc.cluster_barrier(opts) end
 
+---The 16 bytes of SMEM that `tc.try_cluster_cancel` writes its answer to, or a ring of `num_buffers` of them, which
+---`result[i]` indexes.
+---@param num_buffers? integer
+---@return Ref
+function tc.cluster_cancel_result(num_buffers) end
+
 ---The same SMEM, or the same barrier, in another CTA of the cluster. `rank` counts the CTAs from 0, the last cluster axis fastest.
 ---
 ---A ref of a peer can be stored to, a barrier of a peer arrived on. Waits, loads, copies and MMAs work on the CTA's own memory.
@@ -384,6 +390,22 @@ function tc.dtype(name) end
 ---All element types.
 ---@return tcmma.dtype[]
 function tc.dtypes() end
+
+---Records a loop over the work of this CTA and of those that it takes over: the kernel is launched with a grid of all the
+---work, a CTA begins with its own element of it, and asks, while that is computed, for one that has not started
+---(`tc.try_cluster_cancel`). So the CTAs that run share the work as they get it done, and the loads of a tile can run under
+---the epilogue of the one before.
+---
+---`body` gets a table: `index` (a list of recorded scalars along `grid_names`) and `local_index` (the turn). The loop stands
+---in shared code, once in a kernel, after the roles were made: every role gets it, and a role `scheduler` of one warp is
+---added that asks. In a kernel without roles, or inside a block of a role, that one asks.
+---
+---A cluster takes over work together; `cluster_axes`, if given, must name all its axes. `sm_90a` has no launch control:
+---there each CTA does its own element and no other, with the same results.
+---@param grid_names string|string[]
+---@param body function
+---@param opts? {cluster_axes?: string|string[]}
+function tc.dynamic_scheduling_loop(grid_names, body, opts) end
 
 ---A new array whose contents are undefined until written; the emulator reports reads of them in
 ---the modes that check.
@@ -551,12 +573,38 @@ function tc.min(a, b) end
 ---@param opts? {barrier?: Barrier, accumulate?: boolean|Scalar, a_scale?: Ref, b_scale?: Ref, a_sparse_metadata?: Ref, collective_axis?: string}
 function tc.mma(acc, a, b, opts) end
 
+---Records a loop over an N-dimensional grid of work that the CTAs along `collective_axes` share: element t, the last
+---dimension fastest, is done by worker t mod W in its turn t // W. A persistent kernel launches as many CTAs as fit, and
+---loops over the tiles.
+---
+---`body` gets a table: `index` (a list of recorded scalars), `local_index` (the turn), `num_local_steps` (how many turns
+---this worker makes). Extents may be recorded. Options:
+---- `collective_axes` (required): axes of the grid or the cluster, by name
+---- `tiling`: the grid is walked tile by tile; it must divide the grid
+---@param grid (integer|Scalar)[]
+---@param body function
+---@param opts {collective_axes: string|string[], tiling?: integer[]}
+function tc.nd_loop(grid, body, opts) end
+
 ---A new array of ones.
 ---@param shape integer[]
 ---@param dtype DType
 ---@param opts? {device?: tcmma.device|string}
 ---@return tcmma.array
 function tc.ones(shape, dtype, opts) end
+
+---The element of a plane of `shape` that comes `lin_idx`-th, for tiles that lie near each other to be computed near each
+---other in time, when their operands are still in L2.
+---
+---The plane is cut along `minor_dim` (0 or 1) into strips of `tile_width`; a strip is walked from one end of the other
+---dimension to the opposite one, the next strip back again. The last strip may be narrower.
+---@param lin_idx integer|Scalar
+---@param shape (integer|Scalar)[]
+---@param minor_dim integer
+---@param tile_width integer
+---@return integer|Scalar
+---@return integer|Scalar
+function tc.planar_snake(lin_idx, shape, minor_dim, tile_width) end
 
 ---Prints when the kernel runs, once per block, from one thread of the role. Every `{}` in the format takes one value, of at most 8; `{{` and `}}` are braces. A fragment is printed alone.
 ---@param format string
@@ -597,6 +645,15 @@ function tc.ptx(text) end
 ---@return tcmma.array
 ---@return number?
 function tc.quantize(array, format, opts) end
+
+---Reads the answer to `tc.try_cluster_cancel` after its barrier was waited for: the indices of the work that was taken over along the axes of the grid (all, or those named), and whether there was any. Without success the indices are 0.
+---
+---It may stand in shared code, where every role reads the answer for itself, behind a wait in each of them.
+---@param result Ref
+---@param grid_names? string[]
+---@return Scalar[]
+---@return Scalar
+function tc.query_cluster_cancel(result, grid_names) end
 
 ---A new array of uniform random numbers from `low` (0) to below `high` (1); rounding to a narrow
 ---type can reach `high`. Reproducible as `randn` is.
@@ -730,6 +787,13 @@ function tc.tensormap(array, opts) end
 ---@param opts? {swizzle?: integer|string, tiling?: integer[], collective?: boolean, packed?: boolean, layout?: string, name?: string}
 ---@return Ref
 function tc.tmem(shape, dtype, opts) end
+
+---Asks for the work of a cluster of the same grid that has not started: that one will not start, and this one does its work. The answer is written to `result`, 16 bytes of SMEM (`tc.cluster_cancel_result`); the request is one arrival on the barrier, whose phase completes when the answer is there.
+---
+---Every CTA of the cluster makes the request, each with its own `result` and `barrier`: all get one answer. After an answer without success there is nothing left: do not ask again. `sm_90a` has no launch control; there the answer is always that nothing is left, and the grid runs as it was launched.
+---@param result Ref
+---@param barrier Barrier
+function tc.try_cluster_cancel(result, barrier) end
 
 ---Lets allocations share storage. Each argument is one alternative: a ref, or a list of refs that stand one after the other. All are in SMEM, or all in TMEM.
 ---
@@ -1136,7 +1200,7 @@ function class_function:launch(opts) end
 ---@class tcmma.gmem
 local class_gmem = {}
 
----A recorded kernel. Fields: `name`, `finished`. Calling it runs it.
+---A recorded kernel. Fields: `name`, `finished`, `grid_names`, `cluster_names`, `roles` (a list), `role` (whose block is being recorded). Calling it runs it.
 ---@class tcmma.kernel
 local class_kernel = {}
 

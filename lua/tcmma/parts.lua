@@ -1,2 +1,7 @@
---- The parts of the module that are written in Lua, tc.NAME each; loaded when first used.
-return { "autotune", "bench", "help", "matmul", "npy", "safetensors" }
+--- The parts of the module that are written in Lua: where tc.NAME is; loaded when first used.
+-- A file is what is named as it, or a table of what it holds.
+return {
+  autotune = "autotune", bench = "bench", help = "help", matmul = "matmul", npy = "npy", safetensors = "safetensors",
+  cluster_cancel_result = "schedule", dynamic_scheduling_loop = "schedule", nd_loop = "schedule",
+  planar_snake = "schedule",
+}

@@ -1,0 +1,281 @@
+--- Which CTA does which tile: loops over work that is given out, and orders to walk in.
+
+local arguments = require "tcmma.arguments"
+local documentation = require "tcmma.documentation"
+local tc = require "tcmma"
+
+local schedule = {}
+
+-- ---- numbers of Lua and of the kernel alike -------------------------------------------------------------------
+
+local function is_class(value, name)
+  local meta = type(value) == "userdata" and debug.getmetatable(value)
+  return (meta and rawget(meta, "__name")) == "tcmma." .. name
+end
+
+local function is_index(value)
+  return math.type(value) == "integer" or is_class(value, "scalar")
+end
+
+local function is_less(a, b)
+  if math.type(a) and math.type(b) then return a < b end
+  return math.type(a) and b:gt(a) or a:lt(b)
+end
+
+local function choose(condition, a, b)
+  if type(condition) == "boolean" then return condition and a or b end
+  return condition:select(a, b)
+end
+
+--- A list of indices, or nil and what is wrong.
+local function is_extents(list)
+  if type(list) ~= "table" or #list == 0 then return false end
+  for _, extent in ipairs(list) do
+    if not is_index(extent) or math.type(extent) and extent < 1 then return false end
+  end
+  return true
+end
+
+local function as_list(names)
+  return type(names) == "string" and { names } or names
+end
+
+local function are_names(value)
+  if type(value) == "string" then return true end
+  if type(value) ~= "table" then return false end
+  for _, name in ipairs(value) do
+    if type(name) ~= "string" then return false end
+  end
+  return true
+end
+
+-- ---- static scheduling ----------------------------------------------------------------------------------------
+
+--- The number of this worker among those along the axes, and how many there are.
+local function worker_of(axes)
+  local worker, workers = 0, 1
+  for _, axis in ipairs(axes) do
+    local size = tc.axis_size(axis)
+    worker = size == 1 and worker or worker * size + tc.axis_index(axis)
+    workers = workers * size
+  end
+  return worker, workers
+end
+
+--- Indices from the number of an element, the last one fastest.
+local function unravel(number, grid)
+  local index = {}
+  for d = #grid, 2, -1 do
+    index[d] = number % grid[d]
+    number = number // grid[d]
+  end
+  index[1] = number
+  return index
+end
+
+local loop_options = {
+  collective_axes = { are_names, "the name of an axis, or a list of them" },
+  tiling = { function(value)
+    if type(value) ~= "table" then return false end
+    for _, size in ipairs(value) do
+      if math.type(size) ~= "integer" or size < 1 then return false end
+    end
+    return true
+  end, "a list of integers >= 1" },
+}
+
+local function show(list)
+  local text = {}
+  for i, x in ipairs(list) do text[i] = tostring(x) end
+  return "(" .. table.concat(text, ", ") .. (#list == 1 and ",)" or ")")
+end
+
+local function check_tiling(tiling, grid)
+  if #tiling ~= #grid then
+    error(("tiling=%s and grid=%s must have same length."):format(show(tiling), show(grid)), 3)
+  end
+  for i, size in ipairs(tiling) do
+    if math.type(grid[i]) and grid[i] % size ~= 0 then
+      error(("Tiling %s does not divide grid %s."):format(show(tiling), show(grid)), 3)
+    end
+  end
+end
+
+function schedule.nd_loop(grid, body, opts)
+  arguments.check(is_extents(grid), 1, "nd_loop", "grid: a list of integers >= 1 or recorded scalars", grid)
+  arguments.check(type(body) == "function", 2, "nd_loop", "body: function", body)
+  opts = arguments.check_options(opts, 3, "nd_loop", loop_options)
+  if not opts.collective_axes then
+    error("bad argument #3 to 'nd_loop' (option 'collective_axes' is missing: the axes whose CTAs share the work)", 2)
+  end
+  local walked, total = grid, 1
+  if opts.tiling then
+    check_tiling(opts.tiling, grid)
+    walked = {}
+    for i, extent in ipairs(grid) do walked[i] = extent // opts.tiling[i] end
+    table.move(opts.tiling, 1, #grid, #grid + 1, walked)
+  end
+  for _, extent in ipairs(grid) do total = total * extent end
+  local worker, workers = worker_of(as_list(opts.collective_axes))
+  local steps = (total + (workers - 1) - worker) // workers
+  if math.type(total) and total % workers == 0 then steps = total // workers end
+  tc.range(steps, function(step)
+    local index = unravel(workers == 1 and step or step * workers + worker, walked)
+    if opts.tiling then
+      local whole = {}
+      for d, size in ipairs(opts.tiling) do whole[d] = index[d] * size + index[#grid + d] end
+      index = whole
+    end
+    body { index = index, local_index = step, num_local_steps = steps }
+  end)
+end
+
+function schedule.planar_snake(lin_idx, shape, minor_dim, tile_width)
+  arguments.check(is_index(lin_idx), 1, "planar_snake", "lin_idx: integer or recorded s32", lin_idx)
+  arguments.check(is_extents(shape) and #shape == 2, 2, "planar_snake",
+    "shape: a list of two integers >= 1 or recorded scalars", shape)
+  arguments.check(minor_dim == 0 or minor_dim == 1, 3, "planar_snake", "minor_dim: 0 or 1", minor_dim)
+  arguments.check(math.type(tile_width) == "integer" and tile_width >= 1, 4, "planar_snake",
+    "tile_width: an integer >= 1", tile_width)
+  local minor_size, major_size = shape[minor_dim + 1], shape[2 - minor_dim]
+  local strip = lin_idx // (major_size * tile_width)
+  local within = lin_idx - strip * (major_size * tile_width)
+  local width = tile_width
+  if not math.type(minor_size) or minor_size % tile_width ~= 0 then
+    -- The last strip is narrower.
+    local full = minor_size // tile_width
+    local rest = minor_size - full * tile_width
+    if not math.type(rest) then rest = tc.max(rest, 1) end
+    width = choose(is_less(strip, full), tile_width, rest)
+  end
+  local minor, major = strip * tile_width + within % width, within // width
+  local odd = strip % 2
+  major = choose(is_less(0, odd), major_size - 1 - major, major)
+  if minor_dim == 0 then return minor, major end
+  return major, minor
+end
+
+-- ---- dynamic scheduling ---------------------------------------------------------------------------------------
+
+function schedule.cluster_cancel_result(num_buffers)
+  arguments.check(num_buffers == nil or math.type(num_buffers) == "integer" and num_buffers >= 1, 1,
+    "cluster_cancel_result", "num_buffers: an integer >= 1", num_buffers)
+  return tc.smem(num_buffers and { num_buffers, 16 } or { 16 }, tc.uint8,
+    { swizzle = "none", name = "cluster_cancel_result" })
+end
+
+--- The axes of a cluster of several CTAs, which all take part; nil without one.
+local function cluster_of(kernel, given)
+  local axes, known = {}, {}
+  for _, name in ipairs(as_list(given or {})) do known[name] = true end
+  for _, name in ipairs(kernel.cluster_names) do
+    if not name then
+      error("tc.dynamic_scheduling_loop in a cluster needs cluster_names: its CTAs tell each other when an answer "
+        .. "has been read", 3)
+    end
+    if given and not known[name] and tc.axis_size(name) > 1 then
+      error(("tc.dynamic_scheduling_loop: cluster_axes must name every axis of the cluster, '%s' is missing: all its "
+        .. "CTAs take over work together"):format(name), 3)
+    end
+    known[name] = nil
+    if tc.axis_size(name) > 1 then axes[#axes + 1] = name end
+  end
+  local unknown = next(known)
+  if unknown then error(("tc.dynamic_scheduling_loop: unknown cluster axis '%s'"):format(unknown), 3) end
+  return #axes > 0 and axes or nil
+end
+
+local function at_once(fn) fn() end
+
+local SLOTS = 2 -- answers that may be under way
+
+--- The roles that read an answer, and the one that asks: a role of its own where there are roles.
+local function readers_of(kernel)
+  if kernel.role or #kernel.roles == 0 then return { at_once }, at_once end
+  local readers = kernel.roles
+  local asking = tc.role { name = "scheduler", warps = 1 }
+  readers[#readers + 1] = asking
+  return readers, asking
+end
+
+function schedule.dynamic_scheduling_loop(grid_names, body, opts)
+  arguments.check(are_names(grid_names), 1, "dynamic_scheduling_loop", "grid_names: a list of names of grid axes",
+    grid_names)
+  arguments.check(type(body) == "function", 2, "dynamic_scheduling_loop", "body: function", body)
+  opts = arguments.check_options(opts, 3, "dynamic_scheduling_loop", {
+    cluster_axes = { are_names, "the name of a cluster axis, or a list of them" },
+  })
+  grid_names = as_list(grid_names)
+  local kernel = tc.recording()
+  if not kernel then error("tc.dynamic_scheduling_loop outside of a recording", 2) end
+  local axes = cluster_of(kernel, opts.cluster_axes)
+  local index = {}
+  for i, name in ipairs(grid_names) do index[i] = tc.var(tc.axis_index(name)) end
+  local readers, asking = readers_of(kernel)
+  local results = schedule.cluster_cancel_result(SLOTS)
+  local answered = tc.barrier { name = "answered", num_barriers = SLOTS }
+  local read = (axes and tc.cluster_barrier or tc.barrier) {
+    name = "answer_read", num_arrivals = #readers, num_barriers = SLOTS, collective_axes = axes and { axes } or nil,
+  }
+  local turn = tc.var(0)
+  tc.loop(function()
+    local t = turn:get()
+    local slot = t % SLOTS
+    local here = {}
+    for i, var in ipairs(index) do here[i] = var:get() end
+    asking(function()
+      tc.when(t:ge(SLOTS), function() tc.barrier_wait(read[slot]) end)
+      tc.try_cluster_cancel(results[slot], answered[slot])
+    end)
+    body { index = here, local_index = t }
+    for _, reader in ipairs(readers) do reader(function() tc.barrier_wait(answered[slot]) end) end
+    local taken, success = tc.query_cluster_cancel(results[slot], grid_names)
+    for _, reader in ipairs(readers) do reader(function() tc.barrier_arrive(read[slot]) end) end
+    tc.stop(success:lnot())
+    for i, var in ipairs(index) do var:set(taken[i]) end
+    turn:set(t + 1)
+  end)
+end
+
+documentation.add("tcmma", {
+  { "nd_loop", schedule.nd_loop, "nd_loop(grid: (integer|Scalar)[], body: function, opts: {collective_axes: "
+    .. "string|string[], tiling?: integer[]})" .. [[
+
+Records a loop over an N-dimensional grid of work that the CTAs along `collective_axes` share: element t, the last
+dimension fastest, is done by worker t mod W in its turn t // W. A persistent kernel launches as many CTAs as fit, and
+loops over the tiles.
+
+`body` gets a table: `index` (a list of recorded scalars), `local_index` (the turn), `num_local_steps` (how many turns
+this worker makes). Extents may be recorded. Options:
+- `collective_axes` (required): axes of the grid or the cluster, by name
+- `tiling`: the grid is walked tile by tile; it must divide the grid]] },
+  { "planar_snake", schedule.planar_snake, "planar_snake(lin_idx: integer|Scalar, shape: (integer|Scalar)[], "
+    .. "minor_dim: integer, tile_width: integer) -> integer|Scalar, integer|Scalar" .. [[
+
+The element of a plane of `shape` that comes `lin_idx`-th, for tiles that lie near each other to be computed near each
+other in time, when their operands are still in L2.
+
+The plane is cut along `minor_dim` (0 or 1) into strips of `tile_width`; a strip is walked from one end of the other
+dimension to the opposite one, the next strip back again. The last strip may be narrower.]] },
+  { "cluster_cancel_result", schedule.cluster_cancel_result, "cluster_cancel_result(num_buffers?: integer) -> Ref"
+    .. [[
+
+The 16 bytes of SMEM that `tc.try_cluster_cancel` writes its answer to, or a ring of `num_buffers` of them, which
+`result[i]` indexes.]] },
+  { "dynamic_scheduling_loop", schedule.dynamic_scheduling_loop, "dynamic_scheduling_loop(grid_names: string|string[], "
+    .. "body: function, opts?: {cluster_axes?: string|string[]})" .. [[
+
+Records a loop over the work of this CTA and of those that it takes over: the kernel is launched with a grid of all the
+work, a CTA begins with its own element of it, and asks, while that is computed, for one that has not started
+(`tc.try_cluster_cancel`). So the CTAs that run share the work as they get it done, and the loads of a tile can run under
+the epilogue of the one before.
+
+`body` gets a table: `index` (a list of recorded scalars along `grid_names`) and `local_index` (the turn). The loop stands
+in shared code, once in a kernel, after the roles were made: every role gets it, and a role `scheduler` of one warp is
+added that asks. In a kernel without roles, or inside a block of a role, that one asks.
+
+A cluster takes over work together; `cluster_axes`, if given, must name all its axes. `sm_90a` has no launch control:
+there each CTA does its own element and no other, with the same results.]] },
+})
+
+return schedule

@@ -1,0 +1,411 @@
+-- Which CTA does which tile: cluster launch control, tc.dynamic_scheduling_loop, tc.nd_loop, tc.planar_snake.
+-- Every element of a grid must be done once; matmuls against the product in double precision.
+local tc = require "tcmma"
+local kernels = require "compiler_kernels"
+local helper = require "helper"
+
+local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
+local targets = { "sm_100a", "sm_90a" }
+
+local function in_all_modes(target, fn)
+  for _, mode in ipairs(modes) do
+    fn({ target = target, mode = mode.mode, seed = mode.seed })
+  end
+end
+
+local function assembles(kernel, target)
+  local ok, message, code = kernels.assembles(kernel, target)
+  if code == "no-library" then return end
+  assert.is_true(ok, message)
+end
+
+local function no_hazards(report)
+  assert.are.equal(0, #report.hazards, report.hazards[1] and report.hazards[1].message)
+end
+
+local function cdiv(a, b) return (a + b - 1) // b end
+
+-- ---- the work of a grid ---------------------------------------------------------------------------------------
+
+local names = { "g0", "g1", "g2", "g3" }
+
+-- out[linear index of the element] += 1, seen[linear index] = turn + 1, each by a role.
+local function counting(o)
+  local total, cluster = 1, o.cluster or 1
+  for _, size in ipairs(o.grid) do total = total * size end
+  local grid_names = { table.unpack(names, 1, #o.grid) }
+  return tc.kernel{
+    name = "counting", args = { tc.gmem({ total * cluster }, tc.int32), tc.gmem({ total * cluster }, tc.int32) },
+    grid = o.grid, grid_names = grid_names,
+    cluster = o.cluster and { cluster } or nil, cluster_names = o.cluster and { "cta" } or nil,
+    body = function(out, seen)
+      local function place(info)
+        local at = 0
+        for d, size in ipairs(o.grid) do at = at * size + info.index[d] end
+        if o.cluster then at = at * cluster + tc.axis_index "cta" end
+        return at
+      end
+      local function count(info)
+        local at = place(info)
+        out[at]:store(out[at]:load() + 1)
+      end
+      local function see(info) seen[place(info)]:store(info.local_index + 1) end
+      if not o.roles then
+        tc.dynamic_scheduling_loop(grid_names, function(info)
+          count(info)
+          see(info)
+        end)
+        return
+      end
+      local one, four = tc.role{ name = "one", warps = 1 }, tc.role{ name = "four", warpgroups = 1 }
+      tc.dynamic_scheduling_loop(grid_names, function(info)
+        one(function() count(info) end)
+        four(function() see(info) end)
+      end)
+    end,
+  }, total * cluster
+end
+
+describe("tc.dynamic_scheduling_loop", function()
+  for _, grid in ipairs{ { 7 }, { 5, 3 }, { 1, 1, 9 }, { 2, 3, 2, 3 } } do
+    for _, cluster in ipairs{ false, 2, 4 } do
+      for _, roles in ipairs{ false, true } do
+        it(("does each element once: grid %s, cluster %s, %s"):format(table.concat(grid, "x"), cluster or 1,
+          roles and "roles" or "one role"), function()
+          local kernel, total = counting{ grid = grid, cluster = cluster or nil, roles = roles }
+          for _, target in ipairs(targets) do
+            in_all_modes(target, function(options)
+              local out, seen = tc.zeros({ total }, tc.int32), tc.zeros({ total }, tc.int32)
+              no_hazards(kernel:emulate(options, out, seen))
+              local most = 0
+              local turns = seen:totable()
+              for i, n in ipairs(out:totable()) do
+                assert.are.equal(1, n)
+                assert.is_true(turns[i] >= 1)
+                most = math.max(most, turns[i])
+              end
+              -- Launch control takes work over; without it each CTA does its own.
+              if target == "sm_90a" then assert.are.equal(1, most) else assert.is_true(most > 1) end
+            end)
+            assembles(kernel, target)
+          end
+        end)
+      end
+    end
+  end
+
+  it("asks once for a cluster, and hands the answer to all its CTAs", function()
+    local text = (counting{ grid = { 4 }, cluster = 2, roles = true }):ptx{ target = "sm_100a" }
+    local _, asked = text:gsub("clusterlaunchcontrol%.try_cancel", "")
+    assert.are.equal(1, asked)
+    assert.is_truthy(text:find("@%p[^\n]*try_cancel[^\n]*multicast::cluster::all"))
+  end)
+end)
+
+-- ---- a persistent matmul ----------------------------------------------------------------------------------------
+
+-- Three roles, a ring of stages that runs on over the tiles, two accumulators that alternate.
+-- o.walk: "dynamic" or "nd"; o.snake: width of the strips of tc.planar_snake.
+local function persistent(o)
+  local TM, TN, TK, STAGES = 128, 64, 64, o.stages or 3
+  local m_tiles, n_tiles, steps = cdiv(o.m, TM), cdiv(o.n, TN), cdiv(o.k, TK)
+  local tiles = m_tiles * n_tiles
+  local dtype = tc.bfloat16
+  return tc.kernel{
+    name = "persistent",
+    args = { tc.gmem({ o.m, o.k }, dtype), tc.gmem({ o.k, o.n }, dtype), tc.gmem({ o.m, o.n }, tc.float32) },
+    grid = { o.walk == "dynamic" and tiles or o.workers }, grid_names = { "tile" },
+    body = function(a, b, out)
+      local a_smem, b_smem = tc.smem({ STAGES, TM, TK }, dtype), tc.smem({ STAGES, TK, TN }, dtype)
+      local acc = tc.tmem({ 2, TM, TN }, tc.float32)
+      local out_smem = tc.smem({ 2, TM, 32 }, tc.float32)
+      local loaded = tc.barrier{ name = "loaded", num_arrivals = 2, num_barriers = STAGES }
+      local consumed = tc.barrier{ name = "consumed", num_barriers = STAGES, orders_tensor_core = true }
+      local done = tc.barrier{ name = "done", num_barriers = 2, orders_tensor_core = true }
+      local drained = tc.barrier{ name = "drained", num_barriers = 2, orders_tensor_core = true }
+      local load, mma = tc.role{ name = "load", warps = 1 }, tc.role{ name = "mma", warps = 1 }
+      local epilogue = tc.role{ name = "epilogue", warpgroups = 1 }
+      local function tile(info)
+        local turn = info.local_index
+        local m, n = tc.planar_snake(info.index[1], { m_tiles, n_tiles }, 1, o.snake or 2)
+        local slot = turn % 2
+        load(function()
+          tc.range(steps, function(k)
+            local step = turn * steps + k
+            local s = step % STAGES
+            tc.when(step:ge(STAGES), function() tc.barrier_wait(consumed[s]) end)
+            tc.copy_gmem_to_smem(a:tile({ m, k }, { TM, TK }), a_smem[s], loaded[s])
+            tc.copy_gmem_to_smem(b:tile({ k, n }, { TK, TN }), b_smem[s], loaded[s])
+          end)
+        end)
+        mma(function()
+          tc.when(turn:ge(2), function() tc.barrier_wait(drained[slot]) end)
+          tc.range(steps, function(k)
+            local s = (turn * steps + k) % STAGES
+            tc.barrier_wait(loaded[s])
+            tc.mma(acc[slot], a_smem[s], b_smem[s], { barrier = consumed[s], accumulate = k:gt(0) })
+          end)
+          tc.commit_arrive(done[slot])
+        end)
+        epilogue(function()
+          tc.barrier_wait(done[slot])
+          for piece = 0, TN // 32 - 1 do
+            local x = tc.async_load_tmem(acc[slot]:at(tc.all, tc.ds(piece * 32, 32)))
+            if piece == TN // 32 - 1 then tc.barrier_arrive(drained[slot]) end
+            tc.wait_smem_to_gmem(1)
+            out_smem[piece % 2]:store(x)
+            tc.commit_smem()
+            tc.copy_smem_to_gmem(out_smem[piece % 2], out:tile({ m, n * (TN // 32) + piece }, { TM, 32 }))
+          end
+        end)
+      end
+      if o.walk == "dynamic" then
+        tc.dynamic_scheduling_loop("tile", tile)
+      else
+        tc.nd_loop({ tiles }, tile, { collective_axes = "tile" })
+      end
+      epilogue(function() tc.wait_smem_to_gmem(0) end)
+    end,
+  }
+end
+
+describe("a persistent matmul of three roles", function()
+  for _, case in ipairs{
+    { m = 256, n = 192, k = 128, walk = "dynamic" },
+    { m = 300, n = 200, k = 200, walk = "dynamic", snake = 3, stages = 2 },
+    { m = 256, n = 320, k = 192, walk = "nd", workers = 3 },
+    { m = 640, n = 64, k = 64, walk = "nd", workers = 2, snake = 1 },
+  } do
+    it(("%s, %d x %d x %d"):format(case.walk, case.m, case.n, case.k), function()
+      local kernel = persistent(case)
+      local a = kernels.integers({ case.m, case.k }, tc.bfloat16, 1)
+      local b = kernels.integers({ case.k, case.n }, tc.bfloat16, 2)
+      local expected = tc.reference.matmul(a, b)
+      for _, target in ipairs(targets) do
+        in_all_modes(target, function(options)
+          local out = tc.zeros({ case.m, case.n }, tc.float32)
+          no_hazards(kernel:emulate(options, a, b, out))
+          assert.are.equal(0, (tc.max_error(out, expected)))
+        end)
+        assembles(kernel, target)
+      end
+    end)
+  end
+end)
+
+-- ---- the operations by themselves -------------------------------------------------------------------------------
+
+-- One CTA of two warps each: the first asks, both read; `spoil` leaves a wait out.
+local function bare(spoil)
+  return tc.kernel{
+    name = "bare", args = { tc.gmem({ 8 }, tc.int32) }, grid = { 8 }, grid_names = { "x" },
+    body = function(out)
+      local result = tc.cluster_cancel_result()
+      local ready = tc.barrier{ name = "ready" }
+      local read = tc.barrier{ name = "read", num_arrivals = 2 }
+      local asks, works = tc.role{ name = "asks", warps = 1 }, tc.role{ name = "works", warps = 1 }
+      local x = tc.var(tc.axis_index "x")
+      local turn = tc.var(0)
+      tc.loop(function()
+        local here, t = x:get(), turn:get()
+        asks(function()
+          if spoil ~= "slot" then tc.when(t:gt(0), function() tc.barrier_wait(read) end) end
+          tc.try_cluster_cancel(result, ready)
+          tc.barrier_wait(ready)
+        end)
+        works(function()
+          out[here]:store(here + 1)
+          if spoil ~= "answer" then tc.barrier_wait(ready) end
+        end)
+        local index, success = tc.query_cluster_cancel(result)
+        asks(function() tc.barrier_arrive(read) end)
+        works(function() tc.barrier_arrive(read) end)
+        tc.stop(success:lnot())
+        x:set(index[1])
+        turn:set(t + 1)
+      end)
+    end,
+  }
+end
+
+describe("tc.try_cluster_cancel and tc.query_cluster_cancel", function()
+  it("share the grid", function()
+    in_all_modes("sm_100a", function(options)
+      local out = tc.zeros({ 8 }, tc.int32)
+      no_hazards(bare():emulate(options, out))
+      assert.are.same({ 1, 2, 3, 4, 5, 6, 7, 8 }, out:totable())
+    end)
+    assembles(bare(), "sm_100a")
+  end)
+
+  it("show an answer that is read before it is there", function()
+    local ok, report = pcall(function()
+      return bare("answer"):emulate({ target = "sm_100a", mode = "check" }, tc.zeros({ 8 }, tc.int32))
+    end)
+    assert.is_true(not ok or #report.hazards > 0)
+    assert.is_truthy((ok and report.hazards[1].message or report):find("try_cancel", 1, true))
+  end)
+
+  it("show an answer that is overwritten while it may be read", function()
+    local report = bare("slot"):emulate({ target = "sm_100a", mode = "check" }, tc.zeros({ 8 }, tc.int32))
+    assert.is_true(#report.hazards > 0)
+  end)
+
+  local setup = { grid = { 4, 2 }, grid_names = { "x", "y" }, args = { tc.gmem({ 16 }, tc.uint8) } }
+
+  helper.refuses("a response of another size", "Try cluster cancel response must be 128 bits, but is 256 bits.",
+    function()
+      local result, barrier = tc.cluster_cancel_result(2), tc.barrier{}
+      return function() tc.try_cluster_cancel(result, barrier) end,
+        function() tc.try_cluster_cancel(result[1], barrier) end
+    end, setup)
+  helper.refuses("an answer of another size", "Response to decode must be 128 bits, but is 256 bits.", function()
+    local result = tc.cluster_cancel_result(2)
+    return function() tc.query_cluster_cancel(result) end, function() tc.query_cluster_cancel(result[0]) end
+  end, setup)
+  helper.refuses("a response in another space", "Response memref must be in SMEM.", function(gmem)
+    local result, barrier = tc.cluster_cancel_result(), tc.barrier{}
+    return function() tc.try_cluster_cancel(gmem, barrier) end, function() tc.try_cluster_cancel(result, barrier) end
+  end, setup)
+  helper.refuses("a part of a longer row",
+    "A response is one row of 16 bytes of a plain (swizzle = \"none\") SMEM ref.", function()
+      local row, result = tc.smem({ 64 }, tc.uint8), tc.smem({ 4 }, tc.int32)
+      return function() tc.query_cluster_cancel(row:at(tc.ds(16, 16))) end,
+        function() tc.query_cluster_cancel(result) end
+    end, setup)
+  helper.refuses("a barrier of the cluster",
+    "tc.try_cluster_cancel arrives on the barrier of each CTA by itself, not on a tc.cluster_barrier.", function()
+      local result, barrier = tc.cluster_cancel_result(), tc.barrier{}
+      local cluster = tc.cluster_barrier{ collective_axes = "c" }
+      return function() tc.try_cluster_cancel(result, cluster) end,
+        function() tc.try_cluster_cancel(result, barrier) end
+    end, { cluster = { 2 }, cluster_names = { "c" } })
+  helper.refuses("an unknown axis", "unknown grid axis 'z'; axes of the grid: x, y", function()
+    local result = tc.cluster_cancel_result()
+    return function() tc.query_cluster_cancel(result, { "z" }) end,
+      function() tc.query_cluster_cancel(result, { "y", "x" }) end
+  end, setup)
+  helper.refuses("a cluster without names",
+    "tc.dynamic_scheduling_loop in a cluster needs cluster_names: its CTAs tell each other when an answer has been read",
+    function() return function() tc.dynamic_scheduling_loop("x", function() end) end end,
+    { grid = { 4 }, grid_names = { "x" }, cluster = { 2 } })
+  helper.refuses("cluster_axes that leave one out",
+    "tc.dynamic_scheduling_loop: cluster_axes must name every axis of the cluster, 'd' is missing: "
+    .. "all its CTAs take over work together",
+    function()
+      return function() tc.dynamic_scheduling_loop("x", function() end, { cluster_axes = { "c" } }) end,
+        function() tc.dynamic_scheduling_loop("x", function() end, { cluster_axes = { "c", "d" } }) end
+    end, { grid = { 4 }, grid_names = { "x" }, cluster = { 2, 2 }, cluster_names = { "c", "d" } })
+end)
+
+-- ---- orders -----------------------------------------------------------------------------------------------------
+
+describe("tc.planar_snake", function()
+  it("walks 8 x 8 in strips of 2", function()
+    local expected = {
+      { 0, 2, 4, 6, 8, 10, 12, 14 }, { 1, 3, 5, 7, 9, 11, 13, 15 },
+      { 30, 28, 26, 24, 22, 20, 18, 16 }, { 31, 29, 27, 25, 23, 21, 19, 17 },
+      { 32, 34, 36, 38, 40, 42, 44, 46 }, { 33, 35, 37, 39, 41, 43, 45, 47 },
+      { 62, 60, 58, 56, 54, 52, 50, 48 }, { 63, 61, 59, 57, 55, 53, 51, 49 },
+    }
+    for i = 0, 63 do
+      local row, column = tc.planar_snake(i, { 8, 8 }, 0, 2)
+      assert.are.equal(i, expected[row + 1][column + 1])
+      column, row = tc.planar_snake(i, { 8, 8 }, 1, 2)
+      assert.are.equal(i, expected[row + 1][column + 1])
+    end
+  end)
+
+  it("narrows the last strip", function()
+    local order = {}
+    for i = 0, 14 do
+      local row, column = tc.planar_snake(i, { 3, 5 }, 1, 2)
+      order[#order + 1] = row * 10 + column
+    end
+    assert.are.same({ 0, 1, 10, 11, 20, 21, 22, 23, 12, 13, 2, 3, 4, 14, 24 }, order)
+  end)
+
+  it("gives recorded indices the same places, each once", function()
+    for _, m in ipairs{ 4, 16 } do
+      for _, n in ipairs{ 4, 10 } do
+        for minor = 0, 1 do
+          for _, width in ipairs{ 1, 2, 3, 4 } do
+            local kernel = tc.kernel{
+              name = "snake", args = { tc.gmem({ "M", "N" }, tc.int32), tc.gmem({ m, n }, tc.int32) },
+              body = function(sized, fixed)
+                tc.range(m * n, function(i)
+                  local row, column = tc.planar_snake(i, { m, n }, minor, width)
+                  fixed[row][column]:store(i + 1)
+                  row, column = tc.planar_snake(i, { sized.shape[1], sized.shape[2] }, minor, width)
+                  sized[row][column]:store(i + 1)
+                end)
+              end,
+            }
+            local a, b = tc.zeros({ m, n }, tc.int32), tc.zeros({ m, n }, tc.int32)
+            kernel:emulate({ target = "sm_90a" }, a, b)
+            a, b = a:totable(), b:totable()
+            for i = 0, m * n - 1 do
+              local row, column = tc.planar_snake(i, { m, n }, minor, width)
+              assert.are.equal(i + 1, a[row + 1][column + 1])
+              assert.are.equal(i + 1, b[row + 1][column + 1])
+            end
+          end
+        end
+      end
+    end
+  end)
+end)
+
+describe("tc.nd_loop", function()
+  local function walk(grid, workers, tiling)
+    local total = 1
+    for _, size in ipairs(grid) do total = total * size end
+    local kernel = tc.kernel{
+      name = "walk", args = { tc.gmem({ total, 4 }, tc.int32) }, grid = { workers[1], workers[2] },
+      grid_names = { "x", "y" },
+      body = function(out)
+        tc.nd_loop(grid, function(info)
+          local at = 0
+          for d, size in ipairs(grid) do at = at * size + info.index[d] end
+          out[at][0]:store(out[at][0]:load() + 1)
+          out[at][1]:store(info.local_index)
+          out[at][2]:store(info.num_local_steps)
+          out[at][3]:store(tc.axis_index "x" * workers[2] + tc.axis_index "y")
+        end, { collective_axes = { "x", "y" }, tiling = tiling })
+      end,
+    }
+    local out = tc.zeros({ total, 4 }, tc.int32)
+    kernel:emulate({ target = "sm_100a" }, out)
+    return out:totable(), total
+  end
+
+  for _, case in ipairs{ { { 7 }, { 1, 1 } }, { { 12 }, { 2, 2 } }, { { 5, 3 }, { 2, 2 } }, { { 2, 3, 4 }, { 5, 1 } } } do
+    it(("gives element t to worker t mod W: %s over %d"):format(table.concat(case[1], "x"), case[2][1] * case[2][2]),
+      function()
+        local out, total = walk(case[1], case[2])
+        local workers = case[2][1] * case[2][2]
+        for t = 0, total - 1 do
+          local worker = t % workers
+          assert.are.same({ 1, t // workers, cdiv(total - worker, workers), worker }, out[t + 1])
+        end
+      end)
+  end
+
+  it("walks tile by tile", function()
+    local out = walk({ 4, 6 }, { 1, 1 }, { 2, 3 })
+    local order = {}
+    for at, row in ipairs(out) do order[row[2] + 1] = at - 1 end
+    assert.are.same({ 0, 1, 2, 6, 7, 8, 3, 4, 5, 9, 10, 11, 12, 13, 14, 18, 19, 20, 15, 16, 17, 21, 22, 23 }, order)
+  end)
+
+  local setup = { grid = { 2 }, grid_names = { "x" } }
+  local function body() end
+  helper.refuses("a tiling of other rank", "tiling=(2,) and grid=(4, 6) must have same length.", function()
+    return function() tc.nd_loop({ 4, 6 }, body, { collective_axes = "x", tiling = { 2 } }) end,
+      function() tc.nd_loop({ 4, 6 }, body, { collective_axes = "x", tiling = { 2, 6 } }) end
+  end, setup)
+  helper.refuses("a tiling that does not divide", "Tiling (2, 4) does not divide grid (4, 6).", function()
+    return function() tc.nd_loop({ 4, 6 }, body, { collective_axes = "x", tiling = { 2, 4 } }) end,
+      function() tc.nd_loop({ 4, 8 }, body, { collective_axes = "x", tiling = { 2, 4 } }) end
+  end, setup)
+end)

@@ -1,0 +1,159 @@
+/* Work that CTAs take from each other: cluster launch control. */
+#include "lua_tc.h"
+
+#include <string.h>
+
+/* ---- arguments ----------------------------------------------------------- */
+
+struct refused {
+	const char *name, *space, *got;
+};
+
+static void refuse(struct kern *k, void *arg)
+{
+	const struct refused *r = arg;
+
+	tc_check_reference(k, r->name, r->space, r->got);
+}
+
+static struct ref *check_ref(lua_State *L, int arg, const char *name)
+{
+	struct ref *ref = tc_test_recorded(L, arg, TC_REF);
+	struct refused r = {.name = name};
+
+	if (!ref) {
+		r.got = tc_describe(L, arg);
+		tc_record_call(L, refuse, &r);
+	}
+	return ref;
+}
+
+static void record(struct kern *k, void *arg)
+{
+	tc_kern_record(k, arg);
+}
+
+/* ---- cluster launch control ---------------------------------------------- */
+
+static const char try_doc[] =
+	"try_cluster_cancel(result: Ref, barrier: Barrier)\n"
+	"Asks for the work of a cluster of the same grid that has not started: that one will not "
+	"start, and this one does its work. The answer is written to `result`, 16 bytes of SMEM "
+	"(`tc.cluster_cancel_result`); the request is one arrival on the barrier, whose phase "
+	"completes when the answer is there.\n\n"
+	"Every CTA of the cluster makes the request, each with its own `result` and `barrier`: all "
+	"get one answer. After an answer without success there is nothing left: do not ask again. "
+	"`sm_90a` has no launch control; there the answer is always that nothing is left, and the "
+	"grid runs as it was launched.";
+
+static int try_cluster_cancel(lua_State *L)
+{
+	struct op draft = {.kind = OP_TRY_CLUSTER_CANCEL};
+	struct refused r = {.name = "barrier"};
+	const struct barrier_ref *barrier;
+
+	draft.u.try_cancel.result = check_ref(L, 1, "result");
+	barrier = tc_test_recorded(L, 2, TC_BARRIER);
+	if (!barrier) {
+		r.got = tc_describe(L, 2);
+		tc_record_call(L, refuse, &r);
+		return 0;
+	}
+	draft.u.try_cancel.barrier = *barrier;
+	tc_record_call(L, record, &draft);
+	return 0;
+}
+
+struct query {
+	struct op draft;
+	int count; /* of names; -1: all axes of the grid */
+	const char *name[TC_MAX_RANK];
+	struct query_cancel_op result;
+};
+
+static int grid_axis(struct kern *k, const char *name)
+{
+	const char *list = "";
+
+	for (int i = 0; i < k->grid_rank; i++) {
+		if (k->grid_names[i] && strcmp(k->grid_names[i], name) == 0)
+			return i;
+		list = tc_arena_printf(&k->arena, "%s%s%s", list, i ? ", " : "",
+				       k->grid_names[i] ? k->grid_names[i] : "?");
+	}
+	tc_fail(&k->err, "unknown grid axis '%s'; axes of the grid: %s", name, list);
+}
+
+static void record_query(struct kern *k, void *arg)
+{
+	struct query *x = arg;
+	struct query_cancel_op *q = &x->draft.u.query_cancel;
+
+	q->count = x->count < 0 ? k->grid_rank : x->count;
+	for (int i = 0; i < q->count; i++) {
+		q->axis[i] = x->count < 0 ? i : grid_axis(k, x->name[i]);
+		q->index[i] = tc_val_leaf(k, VAL_OP, VT_S32);
+	}
+	q->success = tc_val_leaf(k, VAL_OP, VT_PRED);
+	x->result = tc_kern_record(k, &x->draft)->u.query_cancel;
+}
+
+static void read_names(lua_State *L, int arg, struct query *x)
+{
+	lua_Integer count;
+
+	x->count = -1;
+	if (lua_isnoneornil(L, arg))
+		return;
+	if (!lua_istable(L, arg))
+		tc_argerror(L, arg, "grid_names: list of names of grid axes expected, got %s",
+			    tc_describe(L, arg));
+	count = luaL_len(L, arg);
+	if (count > TC_MAX_RANK)
+		tc_argerror(L, arg, "grid_names: at most %d names, got %lld", TC_MAX_RANK,
+			    (long long)count);
+	x->count = (int)count;
+	for (int i = 0; i < x->count; i++) {
+		lua_rawgeti(L, arg, i + 1);
+		if (lua_type(L, -1) != LUA_TSTRING)
+			tc_argerror(L, arg, "grid_names: name of a grid axis expected, got %s",
+				    tc_describe(L, -1));
+		x->name[i] = lua_tostring(L, -1);
+		lua_pop(L, 1);
+	}
+}
+
+static const char query_doc[] =
+	"query_cluster_cancel(result: Ref, grid_names?: string[]) -> Scalar[], Scalar\n"
+	"Reads the answer to `tc.try_cluster_cancel` after its barrier was waited for: the indices "
+	"of the work that was taken over along the axes of the grid (all, or those named), and "
+	"whether there was any. Without success the indices are 0.\n\n"
+	"It may stand in shared code, where every role reads the answer for itself, behind a wait "
+	"in each of them.";
+
+static int query_cluster_cancel(lua_State *L)
+{
+	struct query x = {.draft = {.kind = OP_QUERY_CLUSTER_CANCEL}};
+
+	x.draft.u.query_cancel.result = check_ref(L, 1, "result");
+	read_names(L, 2, &x);
+	tc_record_call(L, record_query, &x);
+	lua_createtable(L, x.result.count, 0);
+	for (int i = 0; i < x.result.count; i++) {
+		tc_push_scalar(L, x.result.index[i]);
+		lua_rawseti(L, -2, i + 1);
+	}
+	tc_push_scalar(L, x.result.success);
+	return 2;
+}
+
+static const struct tc_function functions[] = {
+	{"try_cluster_cancel", try_cluster_cancel, try_doc},
+	{"query_cluster_cancel", query_cluster_cancel, query_doc},
+	{NULL, NULL, NULL},
+};
+
+void tc_open_schedule(lua_State *L)
+{
+	tc_functions(L, "tcmma", functions);
+}
