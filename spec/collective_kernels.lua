@@ -5,16 +5,14 @@ local collective = {}
 
 local pair = { cluster = { 2 }, cluster_names = { "cta" } }
 
--- How operands reach the two CTAs, and how the leader learns that they have.
--- leader: each loads its part, the leader's barrier counts both; own: each has a barrier of its own,
--- and the other tells the leader; tile: the leader's barrier counts copies that each CTA cuts itself.
 local function tile_of(ref, index, shape, axis, cta)
   local at = { index[1], index[2] }
   at[axis + 1] = at[axis + 1] * 2 + cta
   return ref:tile(at, shape)
 end
 
--- Copies `ref`'s tile of the pair, divided along `axis`, into this CTA's `smem`.
+-- Copies `ref`'s tile of the pair, divided along `axis`, into this CTA's `smem`; copies = "own": the
+-- barrier is this CTA's, else the leader's counts both parts.
 local function load(o, ref, index, smem, shape, axis, cta, barrier)
   if o.copies == "own" then
     tc.copy_gmem_to_smem(tile_of(ref, index, shape, axis, cta), smem, barrier)
@@ -89,6 +87,150 @@ function collective.matmul(o)
           local columns = tc.ds(c, math.min(width, TN - c))
           mine:at(tc.all, columns):store(tc.async_load_tmem(acc:at(tc.all, columns)))
         end
+      end)
+    end,
+  }
+end
+
+-- Clusters walk over the tiles of a product of any M, N, K; two accumulators take turns.
+-- o: rows, n, tk, stages, clusters, dtype, m, k and cols of the product, tracked (the release's barrier).
+function collective.persistent(o)
+  local TM, TN, TK, stages = o.rows or 128, o.n or 256, o.tk or 64, o.stages or 3
+  local dtype = o.dtype or tc.bfloat16
+  local across, steps = tc.cdiv(o.cols, TN), tc.cdiv(o.k, TK)
+  local tiles, piece = tc.cdiv(o.m, 2 * TM) * across, TM == 64 and TN or math.min(64, TN)
+  return tc.kernel{
+    name = "pair_persistent", cluster = pair.cluster, cluster_names = pair.cluster_names,
+    grid = { o.clusters }, grid_names = { "pair" }, target = o.target,
+    args = { tc.gmem({ o.m, o.k }, dtype), tc.gmem({ o.k, o.cols }, dtype), tc.gmem({ o.m, o.cols }, tc.float32) },
+    body = function(a, b, out)
+      local cta, pair_index = tc.axis_index "cta", tc.axis_index "pair"
+      local a_smem, b_smem = tc.smem({ stages, TM, TK }, dtype), tc.smem({ stages, TK, TN // 2 }, dtype)
+      local acc = tc.tmem({ 2, TM, TN }, tc.float32, { collective = true })
+      local out_smem = tc.smem({ TM, piece }, tc.float32)
+      local loaded = tc.barrier{ num_arrivals = 2, num_barriers = stages, name = "loaded" }
+      local consumed = tc.barrier{ num_barriers = stages, orders_tensor_core = true, name = "consumed" }
+      local done = tc.barrier{ num_barriers = 2, orders_tensor_core = true, name = "done" }
+      local read = (o.read or tc.cluster_barrier){ num_barriers = 2, orders_tensor_core = true, name = "read",
+        collective_axes = not o.read and "cta" or nil, leader_tracked = o.tracked }
+      local loader, issue = tc.role{ name = "load", warps = 1 }, tc.role{ name = "mma", warps = 1 }
+      local store = tc.role{ name = "store", warpgroups = 1 }
+      tc.range(pair_index, tiles, o.clusters, function(t)
+        local m, n, turn = t // across, t % across, (t - pair_index) // o.clusters
+        local slot = turn % 2
+        loader(function()
+          tc.range(steps, function(k)
+            local at = turn * steps + k
+            local s = at % stages
+            tc.when(at:ge(stages), function() tc.barrier_wait(consumed[s]) end)
+            load(o, a, { m, k }, a_smem[s], { TM, TK }, 0, cta, loaded[s])
+            load(o, b, { k, n }, b_smem[s], { TK, TN // 2 }, 1, cta, loaded[s])
+          end)
+        end)
+        issue(function()
+          tc.when(cta:eq(0), function()
+            tc.when(turn:ge(2), function() tc.barrier_wait(read[slot]) end)
+            tc.range(steps, function(k)
+              local s = (turn * steps + k) % stages
+              tc.barrier_wait(loaded[s])
+              tc.mma(acc[slot], a_smem[s], b_smem[s],
+                { barrier = consumed[s], accumulate = k:gt(0), collective_axis = "cta" })
+            end)
+            tc.commit_arrive(done[slot], { collective_axis = "cta" })
+          end)
+        end)
+        store(function()
+          tc.barrier_wait(done[slot])
+          for c = 0, TN - 1, piece do
+            local tile = tc.async_load_tmem(acc[slot]:at(tc.all, tc.ds(c, piece)))
+            tc.wait_smem_to_gmem(0, { wait_read_only = true })
+            out_smem:store(tile)
+            tc.commit_smem()
+            tc.copy_smem_to_gmem(out_smem, out:tile({ m * 2 + cta, n * (TN // piece) + c // piece }, { TM, piece }))
+          end
+          tc.barrier_arrive(read[slot])
+        end)
+      end)
+    end,
+  }
+end
+
+-- A through tensor memory: each CTA puts its rows there, by its threads or by tcgen05.cp of the pair.
+function collective.a_in_tmem(o)
+  local TM, TN, K, dtype = 128, o.n or 128, o.k or 64, o.dtype or tc.float16
+  return tc.kernel{
+    name = "pair_a_tmem", cluster = pair.cluster, cluster_names = pair.cluster_names,
+    args = { tc.gmem({ 2 * TM, K }, dtype), tc.gmem({ K, TN }, dtype), tc.gmem({ 2 * TM, TN }, tc.float32) },
+    body = function(a, b, out)
+      local cta = tc.axis_index "cta"
+      local a_smem, b_smem = tc.smem({ TM, K }, dtype), tc.smem({ K, TN // 2 }, dtype)
+      local a_tmem = tc.tmem({ TM, K }, dtype, { packed = true, collective = true })
+      local acc = tc.tmem({ TM, TN }, tc.float32, { collective = true })
+      local loaded, done = tc.barrier{ num_arrivals = 2 }, tc.barrier{ orders_tensor_core = true }
+      local there = tc.cluster_barrier{ collective_axes = "cta", leader_tracked = o.tracked, orders_tensor_core = true }
+      tc.copy_gmem_to_smem(a:tile({ cta, 0 }, { TM, K }), a_smem, loaded)
+      tc.copy_gmem_to_smem(b:tile({ 0, cta }, { K, TN // 2 }), b_smem, loaded)
+      tc.barrier_wait(loaded)
+      if o.threads then
+        tc.async_store_tmem(a_tmem, a_smem:load())
+        tc.commit_tmem()
+      end
+      tc.barrier_arrive(there)
+      tc.when(cta:eq(0), function()
+        tc.barrier_wait(there)
+        if not o.threads then tc.async_copy_smem_to_tmem(a_smem, a_tmem, { collective_axis = "cta" }) end
+        tc.mma(acc, a_tmem, b_smem, { accumulate = false, collective_axis = "cta" })
+        tc.commit_arrive(done, { collective_axis = "cta" })
+      end)
+      tc.barrier_wait(done)
+      for c = 0, TN - 1, 64 do
+        local columns = tc.ds(c, math.min(64, TN - c))
+        out:tile({ cta, 0 }, { TM, TN }):at(tc.all, columns):store(tc.async_load_tmem(acc:at(tc.all, columns)))
+      end
+    end,
+  }
+end
+
+-- Copies alone, tracked by the leader; it tells both CTAs, which store what they have.
+function collective.tracked(o)
+  local R, C, steps, stages = o.shape[1], o.shape[2], o.steps or 4, o.stages or 2
+  local axis = o.axis
+  local whole = { R, C }
+  if axis then whole[axis + 1] = 2 * whole[axis + 1] end
+  return tc.kernel{
+    name = "tracked", cluster = pair.cluster, cluster_names = pair.cluster_names,
+    args = { tc.gmem({ steps * whole[1], whole[2] }, o.dtype), tc.gmem({ 2, steps * R, C }, o.dtype) },
+    body = function(a, out)
+      local cta = tc.axis_index "cta"
+      local smem = tc.smem({ stages, R, C }, o.dtype, { swizzle = o.swizzle })
+      local loaded = tc.barrier{ num_barriers = stages, name = "loaded" }
+      local told, freed = tc.barrier{ num_barriers = stages }, tc.cluster_barrier{ num_barriers = stages,
+        collective_axes = "cta" }
+      tc.role{ name = "load", warps = 1 }(function()
+        tc.range(steps, function(i)
+          local s = i % stages
+          tc.when(i:ge(stages), function() tc.barrier_wait(freed[s]) end)
+          tc.copy_gmem_to_smem(a:tile({ i, 0 }, whole), smem[s], loaded[s], { collective_axes = "cta",
+            leader_tracked = axis and "partitioned" or "replicated", partition_axis = axis })
+        end)
+      end)
+      tc.role{ name = "tell", warps = 1 }(function()
+        tc.when(cta:eq(0), function()
+          tc.range(steps, function(i)
+            tc.barrier_wait(loaded[i % stages])
+            tc.barrier_arrive(tc.cluster_ref(told[i % stages], 0))
+            tc.barrier_arrive(tc.cluster_ref(told[i % stages], 1))
+          end)
+        end)
+      end)
+      tc.role{ name = "store", warpgroups = 1 }(function()
+        tc.range(steps, function(i)
+          local s = i % stages
+          tc.barrier_wait(told[s])
+          tc.copy_smem_to_gmem(smem[s], out[cta]:tile({ i, 0 }, { R, C }))
+          tc.wait_smem_to_gmem(0, { wait_read_only = true })
+          tc.barrier_arrive(freed[s])
+        end)
       end)
     end,
   }

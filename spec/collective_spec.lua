@@ -1,0 +1,118 @@
+-- Pairs of CTAs (cta_group::2): results against the product in double precision in the emulator's
+-- three modes, without a hazard; every kernel is assembled for both Blackwell targets.  Operands are
+-- small integers, so results are exact.
+local tc = require "tcmma"
+local kernels = require "compiler_kernels"
+local collective = require "collective_kernels"
+
+local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
+local no_assembler
+
+local function assembled(kernel)
+  for _, target in ipairs{ "sm_100a", "sm_103a" } do
+    local fine, message, code = kernels.assembles(kernel, target)
+    if code == "no-library" then no_assembler = message else assert.is_true(fine, message) end
+  end
+end
+
+-- Runs in every mode; `expected` has what is written to `out`.
+local function right(kernel, out, expected, ...)
+  for _, mode in ipairs(modes) do
+    for _, target in ipairs(mode.mode == "check" and { "sm_100a", "sm_103a" } or { "sm_100a" }) do
+      out:copy_from(tc.zeros(out.shape, out.dtype))
+      local arguments = table.pack(...)
+      arguments[arguments.n + 1] = out
+      local report = kernel:emulate({ target = target, mode = mode.mode, seed = mode.seed },
+        table.unpack(arguments, 1, arguments.n + 1))
+      assert.are.same({}, report.hazards)
+      assert.are.equal(0, (tc.max_error(out, expected)), mode.mode)
+    end
+  end
+  assembled(kernel)
+end
+
+local function matmul(o)
+  local TM, TN, TK, steps = o.rows or 128, o.n or 256, o.tk or 64, o.steps or 3
+  local M, N, K = 2 * TM * (o.down or 1), TN * (o.across or 1), TK * steps
+  local a = kernels.integers(o.a_transposed and { K, M } or { M, K }, o.dtype or tc.float16, 1)
+  local b = kernels.integers(o.b_transposed and { N, K } or { K, N }, o.dtype or tc.float16, 2)
+  local expected = tc.reference.matmul(a, b, { transpose_a = o.a_transposed, transpose_b = o.b_transposed })
+  right(collective.matmul(o), tc.zeros({ M, N }, o.acc or tc.float32), expected, a, b)
+end
+
+describe("A matmul of two CTAs", function()
+  for _, rows in ipairs{ 64, 128 } do
+    for _, n in ipairs{ 32, 96, 128, 160, 256 } do
+      it(("M = %d, N = %d"):format(2 * rows, n), function() matmul{ rows = rows, n = n, dtype = tc.bfloat16 } end)
+    end
+    for _, swizzle in ipairs{ 32, 64, 128 } do
+      it(("M = %d, swizzle %d, every order of storage"):format(2 * rows, swizzle), function()
+        for _, a_transposed in ipairs{ false, true } do
+          for _, b_transposed in ipairs{ false, true } do
+            matmul{ rows = rows, n = 128, steps = 2, swizzle = swizzle, a_transposed = a_transposed,
+                    b_transposed = b_transposed }
+          end
+        end
+      end)
+    end
+    it(("M = %d accumulates in f16"):format(2 * rows), function() matmul{ rows = rows, n = 64, acc = tc.float16 } end)
+    it(("M = %d, roles of several warps, more tiles than one"):format(2 * rows), function()
+      matmul{ rows = rows, n = 64, load_warps = 2, mma_warps = 4, warpgroups = 2, down = 2, across = 2, steps = 4 }
+    end)
+    it(("M = %d with a barrier of each CTA"):format(2 * rows), function()
+      matmul{ rows = rows, n = 64, copies = "own", steps = 5 }
+    end)
+  end
+
+  for _, case in ipairs{ { m = 512, cols = 512, k = 192, clusters = 1 },
+                         { m = 520, cols = 392, k = 136, clusters = 2, n = 128 },
+                         { m = 384, cols = 256, k = 128, clusters = 1, rows = 64, n = 128, tracked = true },
+                         { m = 512, cols = 256, k = 128, clusters = 1, n = 64, tracked = true, stages = 4 } } do
+    it(("walks over the tiles of %d x %d x %d, accumulators take turns"):format(case.m, case.cols, case.k), function()
+      local a = kernels.integers({ case.m, case.k }, tc.bfloat16, 1)
+      local b = kernels.integers({ case.k, case.cols }, tc.bfloat16, 2)
+      right(collective.persistent(case), tc.zeros({ case.m, case.cols }, tc.float32), tc.reference.matmul(a, b), a, b)
+    end)
+  end
+
+  for _, threads in ipairs{ false, true } do
+    for _, n in ipairs{ 64, 256 } do
+      it(("takes A from tensor memory, written by %s, N = %d"):format(threads and "threads" or "copies", n), function()
+        local a, b = kernels.integers({ 256, 64 }, tc.float16, 1), kernels.integers({ 64, n }, tc.float16, 2)
+        local kernel = collective.a_in_tmem{ n = n, threads = threads, tracked = n == 64 }
+        right(kernel, tc.zeros({ 256, n }, tc.float32), tc.reference.matmul(a, b), a, b)
+      end)
+    end
+  end
+end)
+
+describe("Copies that the leader tracks", function()
+  for _, case in ipairs{ { shape = { 64, 64 }, dtype = tc.float16, axis = 0 },
+                         { shape = { 64, 64 }, dtype = tc.float16, axis = 1 },
+                         { shape = { 64, 64 }, dtype = tc.float16 },
+                         { shape = { 32, 32 }, dtype = tc.float32, swizzle = "none" },
+                         { shape = { 8, 128 }, dtype = tc.float16, stages = 3 } } do
+    it(("(%d, %d) of %s, %s"):format(case.shape[1], case.shape[2], tostring(case.dtype),
+      case.axis and "partitioned along " .. case.axis or "replicated"), function()
+        local steps, R, C = 4, case.shape[1], case.shape[2]
+        local a = kernels.integers({ steps * R * (case.axis == 0 and 2 or 1), C * (case.axis == 1 and 2 or 1) },
+          case.dtype, 3)
+        local rows, expected = a:totable(), { {}, {} }
+        for cta = 0, 1 do
+          for i = 0, steps * R - 1 do
+            local from = case.axis == 0 and i // R * 2 * R + cta * R + i % R or i
+            local first = case.axis == 1 and cta * C or 0
+            expected[cta + 1][i + 1] = table.move(rows[from + 1], first + 1, first + C, 1, {})
+          end
+        end
+        right(collective.tracked(case), tc.zeros({ 2, steps * R, C }, case.dtype),
+          tc.from_table(expected, case.dtype), a)
+      end)
+  end
+end)
+
+describe("Kernels of two CTAs", function()
+  it("were assembled", function()
+    if no_assembler then return pending(no_assembler) end
+  end)
+end)
