@@ -212,6 +212,13 @@ describe("peek", function()
         .. 'peek{target = "sm_100a"}', refused(function() acc:peek { target = "sm_90a" } end))
       assert.equal("bad argument #1 to 'peek' (unknown option 'arg' (did you mean 'args'?))",
         refused(function() acc:peek { arg = {} } end))
+      local lost
+      pcall(tc.range, 2, function()
+        lost = tc.smem({ 256, 256 }, "f16")
+        error "in the block"
+      end)
+      assert.matches("was allocated at line %d+ in a block that failed, and is gone",
+        refused(function() lost:peek {} end))
       assert.equal("bad argument #1 to 'peek' (option 'args', entry 2: an array expected, got integer 5)",
         refused(function() acc:peek { args = { tc.zeros({ 128, 64 }, "f16"), 5 } } end))
       assert.equal("bad argument #1 to 'peek' (option 'args' has 4 entries; kernel 'p' has 3 arguments)",

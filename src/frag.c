@@ -89,14 +89,22 @@ static struct val *value_for(struct kern *k, struct val *v, enum dtype t)
 	return v;
 }
 
+/* Narrower elements are only copied: there are no instructions that take them out of a word. */
+static void check_bits(struct kern *k, enum dtype t)
+{
+	int bits = tc_dtypes[t].bits;
+
+	if (t != DT_BOOL && (bits < 8 || bits > 32))
+		tc_fail(&k->err, "a fragment of %s is not possible: 8 to 32 bits an element",
+			tc_dtypes[t].name);
+}
+
 struct frag *tc_frag_full(struct kern *k, struct val *value, enum dtype t, int rank,
 			  const int *shape)
 {
 	struct op draft = {.kind = OP_FRAG_FULL};
 
-	if (tc_dtypes[t].bits > 32)
-		tc_fail(&k->err, "a fragment of %s is not possible: at most 32 bits an element",
-			tc_dtypes[t].name);
+	check_bits(k, t);
 	draft.u.full.value = value_for(k, value, t);
 	draft.u.full.result = tc_frag_new(k, t, rank, shape);
 	return tc_kern_record(k, &draft)->u.full.result;
@@ -295,9 +303,7 @@ struct frag *tc_frag_cast(struct kern *k, struct frag *f, enum dtype t)
 	struct op draft = {.kind = OP_FRAG_CAST};
 
 	tc_frag_usable(k, f);
-	if (tc_dtypes[t].bits > 32)
-		tc_fail(&k->err, "a fragment of %s is not possible: at most 32 bits an element",
-			tc_dtypes[t].name);
+	check_bits(k, t);
 	if (t == DT_BOOL && f->dtype != DT_BOOL)
 		tc_fail(&k->err, "a bool fragment comes from a comparison, such as x:ne(0)");
 	if (t == f->dtype)

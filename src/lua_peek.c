@@ -80,6 +80,13 @@ static void choose_target(lua_State *L, struct peek *p)
 			 p->target->name);
 }
 
+static void check_usable(void *arg)
+{
+	const struct peek *p = arg;
+
+	tc_ref_usable(p->kern, &p->ref);
+}
+
 static void read_view(lua_State *L, struct peek *p, const struct ref *r)
 {
 	p->ref = *r;
@@ -91,6 +98,7 @@ static void read_view(lua_State *L, struct peek *p, const struct ref *r)
 		if (!tc_val_is_const(r->start[i], &p->start[i]))
 			tc_error(L, "peek() at a view whose index is recorded: its place is known "
 				    "only while the kernel runs; peek at the whole ref");
+	tc_call(L, &p->kern->err, check_usable, p);
 }
 
 static void read_options(lua_State *L, struct peek *p)
