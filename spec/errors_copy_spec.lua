@@ -135,8 +135,11 @@ describe("TMA refuses", function()
       local tile, other = x:tile({ 0, 0 }, { 128, 64 }), x:T():tile({ 0, 0 }, { 128, 64 })
       return function() tc.copy_gmem_to_smem(tile, s:T(), b) end, function() tc.copy_gmem_to_smem(other, s:T(), b) end
    end, f16)
-   refuses("2-bit elements", "unsupported TMA dtype i2", load({ 8, 64 }, tc.u2), { args = { tc.gmem({ 64, 64 },
-      tc.u2) } })
+   refuses("swizzled 2-bit elements", "unsupported TMA dtype i2", function(x)
+      local tile, b = x:tile({ 0, 0 }, { 8, 512 }), tc.barrier {}
+      local swizzled, plain = tc.smem({ 8, 512 }, tc.u2), tc.smem({ 8, 512 }, tc.u2, { swizzle = "none" })
+      return function() tc.copy_gmem_to_smem(tile, swizzled, b) end, function() tc.copy_gmem_to_smem(tile, plain, b) end
+   end, { args = { tc.gmem({ 64, 512 }, tc.u2) } })
    refuses("half a byte", "Can only transfer integer bytes (shape=(1, 3), dtype=float4_e2m1fn)", load({ 1, 3 },
       tc.e2m1),
       { args = { tc.gmem({ 64, 64 }, tc.e2m1) } })

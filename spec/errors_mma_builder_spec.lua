@@ -194,53 +194,6 @@ describe("Block scaling:", function()
    end)
 end)
 
-local function metadata(rows, columns, dtype)
-   return tc.tmem({ rows, columns }, dtype or tc.u2, { layout = "sparse_metadata" })
-end
-
-local function sparse(o, meta_shape, dtype)
-   return function()
-      local m, n, k = o.m or 128, o.n or 128, o.k or 128
-      local d = o.d or tc.f32
-      local acc = tc.tmem({ m, n }, d, d == tc.f16 and { packed = false } or {})
-      local a_type = o.a or tc.f16
-      local a = o.a_tmem and tc.tmem({ m, k // 2 }, a_type, { packed = true }) or tc.smem({ m, k // 2 }, a_type)
-      local b = o.b_t and tc.smem({ n, k }, a_type, o.b_options):T() or tc.smem({ k, n }, a_type, o.b_options)
-      local options = { a_sparse_metadata = metadata(meta_shape[1], meta_shape[2], dtype) }
-      if o.scale then
-         local s = scale(128, o.scale)
-         options.a_scale, options.b_scale = s, s
-      end
-      return function() tc.mma(acc, a, b, options) end
-   end
-end
-
-describe("Sparse A:", function()
-   refuses("M = 64", "Sparse MMA not supported for M=64", sparse({ m = 64 }, { 128, 64 }))
-   refuses("scaled with A in TMEM", "A in TMEM unsupported for block-scaled sparse matmuls",
-      sparse({ a = tc.e4m3, k = 256, a_tmem = true, scale = 4 }, { 128, 128 }))
-   refuses("N", "N must be a multiple of 16 for sparse MMA, but got N=8",
-      sparse({ n = 8, b_t = true }, { 128, 64 }))
-   refuses("K of a group", "K must be a multiple of 64, got: 32", sparse({ k = 32, b_t = true }, { 128, 64 }))
-   refuses("the shape of the metadata", "A sparse metadata shape mismatch: expected (128, 64), got (128, 128)",
-      sparse({}, { 128, 128 }))
-   refuses("the type of the metadata", "A sparse metadata dtype mismatch: expected i2, got i8", function()
-      local acc, a, b = tc.tmem({ 128, 128 }, tc.f32), tc.smem({ 128, 64 }, tc.f16), tc.smem({ 128, 128 }, tc.f16)
-      local meta = tc.tmem({ 128, 64 }, tc.i8, { packed = true })
-      return function() tc.mma(acc, a, b, { a_sparse_metadata = meta }) end
-   end)
-   refuses("B of 32 bytes a row", "B tiling too small. Increase swizzle or transpose the input.",
-      sparse({ b_t = true, b_options = { swizzle = 32 } }, { 128, 64 }))
-   refuses("the block of scaled fp8", "Scale block size mismatch: expected 64, got 32",
-      sparse({ a = tc.e4m3, k = 256, scale = 8 }, { 128, 128 }))
-   refuses("several N groups", "A sparse metadata address calculation for multiple tiles", function()
-      local acc = tc.tmem({ 128, 512 }, tc.f32)
-      local a, b = tc.smem({ 128, 64 }, tc.f16), tc.smem({ 128, 512 }, tc.f16)
-      local meta = metadata(128, 64)
-      return function() tc.mma(acc, a, b, { a_sparse_metadata = meta }) end
-   end)
-end)
-
 describe("The SMEM descriptor", function()
    refuses("cannot say a panel of 2^18 bytes", "Cannot encode value in an MMA descriptor: 262144", function()
       local acc, a, b = tc.tmem({ 128, 128 }, tc.f32), tc.smem({ 128, 2048 }, tc.f16), tc.smem({ 2048, 128 }, tc.f16)
@@ -272,7 +225,6 @@ describe("Kinds without code say so by name:", function()
       scaled({ a = tc.e2m1, k = 256, b_t = true }, { 128, 16 }))
    not_yet("fp4, blocks of 16, e4m3", "tc.mma with kind::mxf4nvf4.block_scale",
       scaled({ a = tc.e2m1, k = 256, b_t = true }, { 128, 16, tc.e4m3 }))
-   not_yet("sparse f16", "tc.mma with kind::f16, sparse", sparse({}, { 128, 64 }))
    refuses("a kind that the target lacks", "kind::i8 with i8 and i8 does not exist on sm_103a.",
       case { a = tc.i8, d = tc.i32 }, { target = "sm_103a" })
 end)

@@ -34,11 +34,6 @@ describe("Only Pallas refuses", function()
       case({ { 128, 128 }, tc.f32 }, smem({ 128, 128 }, tc.e2m3), smem({ 128, 128 }, tc.e2m3)))
    refuses("f32, which is kind::tf32", "Unsupported input element type: f32",
       case({ { 128, 64 }, tc.f32 }, smem({ 128, 32 }, tc.f32), smem({ 32, 64 }, tc.f32)))
-   refuses("sparse f32", "Sparse MMA unsupported for f32", function()
-      local acc, a, b = tc.tmem({ 128, 64 }, tc.f32), tc.smem({ 128, 32 }, tc.f32), tc.smem({ 64, 64 }, tc.f32)
-      local meta = tc.tmem({ 128, 64 }, tc.u2, { layout = "sparse_metadata" })
-      return function() tc.mma(acc, a, b, { a_sparse_metadata = meta }) end
-   end)
    refuses("N between 256 and 512", "The only supported N > 256, is 512, but got N=384",
       case({ { 128, 384 }, tc.f32 }, smem({ 128, 64 }, tc.f16), smem({ 64, 384 }, tc.f16)))
 end)

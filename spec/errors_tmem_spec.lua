@@ -182,7 +182,7 @@ describe("Copies from SMEM to TMEM refuse", function()
          return function() tc[name](s, t) end
       end
    end
-   local packed, scales, meta = { packed = true }, { layout = "scales" }, { layout = "sparse_metadata" }
+   local packed, scales = { packed = true }, { layout = "scales" }
 
    refuses("other dtypes", "Expected SMEM element type (bfloat16) to equal the TMEM element type (float16)",
       copy("async_copy_smem_to_tmem", { { 128, 64 }, tc.bf16 }, { { 128, 64 }, tc.f16, packed }))
@@ -224,14 +224,6 @@ describe("Copies from SMEM to TMEM refuse", function()
       copy("async_copy_scales_to_tmem", { { 3, 1, 32, 16 }, tc.e8m0 }, { { 384, 4 }, tc.e8m0, scales }))
    not_yet("(legal scales)", "tc.async_copy_scales_to_tmem",
       copy("async_copy_scales_to_tmem", { { 1, 1, 32, 16 }, tc.e8m0 }, { { 128, 4 }, tc.e8m0, scales }))
-   refuses("other metadata", "Unsupported dtype: f8E8M0FNU, only i2 supported",
-      copy("async_copy_sparse_metadata_to_tmem", { { 1, 1, 128, 64 }, tc.e8m0 }, { { 128, 64 }, tc.e8m0, packed }))
-   refuses("metadata of another shape",
-      "SMEM has (1, 1, 64, 64), but expected (1, 1, 128, 64) for TMEM ref shape (128, 64)",
-      copy("async_copy_sparse_metadata_to_tmem", { { 1, 1, 64, 64 }, tc.u2 }, { { 128, 64 }, tc.u2, meta }))
-   not_yet("(legal metadata)", "tc.async_copy_sparse_metadata_to_tmem",
-      copy("async_copy_sparse_metadata_to_tmem", { { 1, 1, 128, 64 }, tc.u2, { swizzle = "none" } },
-         { { 128, 64 }, tc.u2, meta }))
 end)
 
 describe("tc.union refuses", function()

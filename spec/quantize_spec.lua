@@ -59,7 +59,8 @@ end
 
 -- Scale and elements of a block of an mx format.
 local function mx_block(f, block, up)
-  local greatest, scale, elements = maximum(block), nil, {}
+  local greatest, elements = maximum(block), {}
+  local scale
   if not greatest then
     for i = 1, #block do elements[i] = 0.0 end
     return nil, elements
@@ -303,7 +304,8 @@ describe("Interleaved scales", function()
       for n = 0, rows - 1 do
         local half, within = n // (rows // 2), n % (rows // 2)
         for s = 0, 7 do
-          assert.equal(codes[n + 1][s + 1], got[1][s // 4 + 1][half * 32 + within % 32 + 1][within // 32 * 4 + s % 4 + 1])
+          local line, byte = half * 32 + within % 32, within // 32 * 4 + s % 4
+          assert.equal(codes[n + 1][s + 1], got[1][s // 4 + 1][line + 1][byte + 1])
         end
       end
     end)

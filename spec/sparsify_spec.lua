@@ -124,7 +124,9 @@ describe("sparsify", function()
     local a = tc.from_table({ { 0, 0, 0, 0, -1, 1, -1, 1, 0, 3, 0, 3, 0 / 0, 5, 6, 0 / 0, -0.0, 0, 2, 0 } }, tc.f16)
     local values, metadata = tc.sparsify(a)
     local got = values:totable()[1]
-    for i, x in ipairs { 0.0, 0.0, -1.0, 1.0, 3.0, 3.0, 0 / 0, 0 / 0, -0.0, 2.0 } do assert.equal(text(x), text(got[i])) end
+    for i, x in ipairs { 0.0, 0.0, -1.0, 1.0, 3.0, 3.0, 0 / 0, 0 / 0, -0.0, 2.0 } do
+      assert.equal(text(x), text(got[i]))
+    end
     local words = words_of(metadata)
     for group, nibble in ipairs { 4, 4, 13, 12, 8 } do
       assert.equal(nibble, nibble_at(words, "f16", "2:4", 0, 4 * (group - 1)))

@@ -164,7 +164,7 @@ static void check_tma(struct kern *k, const struct ref *gmem, const struct ref *
 		elements *= smem->shape[i].size;
 	if (elements * tc_dtypes[t].bits % 8)
 		tc_documented(&k->err, COPY_BYTES, "", tc_shape_text(k, smem), tc_dtypes[t].name);
-	if (tc_dtypes[t].bits < 4)
+	if (t == DT_U2 && smem->alloc->swizzle)
 		tc_documented(&k->err, COPY_TMA_DTYPE, "", tc_dtypes[t].mlir);
 	check_gmem_side(k, gmem, smem);
 	check_smem_side(k, smem);

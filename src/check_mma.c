@@ -295,8 +295,6 @@ static void check_dtypes(struct kern *k, const struct mma_op *m, const struct mm
 	bool d_f32 = s->d == DT_F32, d_f16 = s->d == DT_F16;
 
 	if (s->a == DT_F32 || s->a == DT_TF32 || s->a == DT_BF16) {
-		if (s->sparse && s->a != DT_BF16)
-			tc_documented(&k->err, MMA_SPARSE_F32, more);
 		if (s->scaled)
 			tc_documented(&k->err, MMA_NO_SCALING, more, t);
 		if (!d_f32)
@@ -390,7 +388,8 @@ static void check_tiles(struct kern *k, const struct mma_op *m, const struct mma
 		tc_documented(&k->err, MMA_SPARSE_TILES, tc_got(k, "b", m->b));
 	if (s->scaled && s->n > 256)
 		tc_documented(&k->err, MMA_SCALED_TILES, tc_got(k, "b", m->b));
-	if ((s->a == DT_F32 || s->a == DT_TF32) && !(k->target && !strcmp(k->target, "sm_90a")))
+	if (!s->sparse && (s->a == DT_F32 || s->a == DT_TF32) &&
+	    !(k->target && !strcmp(k->target, "sm_90a")))
 		tc_documented(&k->err, MMA_NO_KIND, got_limited(k, m, s, ERROR_MMA_NO_KIND),
 			      tc_mma_dtype(s->a));
 }
@@ -441,7 +440,7 @@ void tc_mma_supported(struct kern *k, const struct mma_op *m, const struct mma_s
 	if (k->target && row && !tc_mma_on_target(row, k->target) && strcmp(k->target, "sm_90a"))
 		tc_documented(&k->err, MMA_TARGET, got_operands(k, m), kind, tc_mma_dtype(s->a),
 			      tc_mma_dtype(s->b), k->target);
-	if (row && row->kind == MMA_F16 && !s->sparse)
+	if (row && (row->kind == MMA_F16 || (s->sparse && !s->scaled)))
 		return;
 	/* Where no target is given, it may be that one: compiling for another says so. */
 	if (wgmma && (!k->target || tc_mma_on_target(wgmma, k->target)))

@@ -64,7 +64,7 @@ static void check_scales(struct kern *k, const struct mma_op *m, const struct mm
 static void check_metadata(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
 	const struct ref *r = m->a_sparse_metadata;
-	int64_t columns = s->k / (s->bits == 4 ? 8 : 4) * 2;
+	int64_t columns = tc_mma_metadata(s, s->k);
 
 	if (!shape_is(r, s->m, columns))
 		tc_documented(&k->err, MMA_METADATA_SHAPE, tc_got(k, "a_sparse_metadata", r),
@@ -72,6 +72,9 @@ static void check_metadata(struct kern *k, const struct mma_op *m, const struct 
 	if (r->alloc->dtype != DT_U2)
 		tc_documented(&k->err, MMA_METADATA_DTYPE, tc_got(k, "a_sparse_metadata", r),
 			      tc_mma_dtype(r->alloc->dtype));
+	if (r->alloc->layout != TML_SPARSE_METADATA)
+		tc_documented(&k->err, MMA_METADATA_LAYOUT, tc_got(k, "a_sparse_metadata", r),
+			      tc_layout_text(k, r->alloc));
 }
 
 void tc_check_mma_extras(struct kern *k, const struct mma_op *m, const struct mma_shape *s)

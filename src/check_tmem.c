@@ -130,9 +130,21 @@ static void check_scales_shape(struct kern *k, const struct ref *src, int64_t a,
 		      tc_shape_text(k, dst));
 }
 
+/* The rows of a tile lie one behind the other: they are whole, and all are taken. */
+static bool is_dense(const struct ref *r)
+{
+	const struct alloc *a = r->alloc;
+
+	for (int i = 1; i <= 2; i++)
+		if (r->axis[r->rank - i] != a->rank - i ||
+		    r->extent[a->rank - i].size != a->shape[a->rank - i].size)
+			return false;
+	return !a->swizzle;
+}
+
 static void check_plain(struct kern *k, const struct ref *src)
 {
-	if (src->alloc->swizzle || src->transposed)
+	if (!is_dense(src))
 		tc_documented(&k->err, COPY_SCALES_CONTIGUOUS, tc_got(k, "src", src));
 }
 
@@ -180,11 +192,16 @@ static void check_metadata(struct kern *k, const struct ref *src, const struct r
 	if (rows % 128)
 		tc_documented(&k->err, COPY_ROWS_128, tc_got(k, "dst", dst),
 			      tc_integer_text(k, rows));
+	if (columns % 64)
+		tc_documented(&k->err, COPY_METADATA_COLUMNS, tc_got(k, "dst", dst),
+			      tc_integer_text(k, columns));
 	if (dst->alloc->layout != TML_SPARSE_METADATA)
 		tc_documented(&k->err, TMEM_LAYOUT_REGISTERS, tc_got(k, "dst", dst),
 			      tc_layout_text(k, dst->alloc));
 	check_scales_shape(k, src, rows / 128, columns / 64, 128, 64, dst);
 	check_plain(k, src);
+	if (rows != 128)
+		tc_documented(&k->err, COPY_METADATA_ROWS, tc_got(k, "dst", dst));
 }
 
 static void check_tile_copy(struct kern *k, const struct ref *src, const struct ref *dst)
@@ -253,7 +270,6 @@ void tc_check_tmem_copy(struct kern *k, enum op_kind kind, struct tmem_copy_op *
 		tc_documented(&k->err, NOT_SUPPORTED, "", "tc.async_copy_scales_to_tmem");
 	} else if (kind == OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM) {
 		check_metadata(k, c->src, c->dst);
-		tc_documented(&k->err, NOT_SUPPORTED, "", "tc.async_copy_sparse_metadata_to_tmem");
 	} else {
 		check_tile_copy(k, c->src, c->dst);
 	}

@@ -588,7 +588,7 @@ low_fn tc_lower_try_cluster_cancel, tc_lower_query_cluster_cancel, tc_lower_no_c
 	tc_lower_no_cluster_query;
 /* lower_mma.c, lower_tcgen05.c */
 low_fn tc_lower_tcgen05_mma, tc_lower_tcgen05_commit, tc_lower_tcgen05_copy,
-	tc_lower_wait_load_tmem, tc_lower_commit_tmem;
+	tc_lower_tcgen05_copy_metadata, tc_lower_wait_load_tmem, tc_lower_commit_tmem;
 /* The barrier sees what the leader has issued complete. */
 void tc_low_tcgen05_commit(struct low *l, const struct barrier_ref *b, int collective_axis);
 /* lower_wgmma.c: classes of roles with accumulators in registers */

@@ -75,6 +75,7 @@ static void plan_map(struct low *l, struct boxes *b, const struct ref *gmem)
 	b->map.rank = a->rank;
 	b->map.dtype = a->dtype;
 	b->map.swizzle = b->smem.layout.swizzle;
+	b->map.per_element = a->dtype == DT_U2 ? 8 / tc_dtypes[DT_U2].bits : 1;
 	for (int i = 0; i < a->rank; i++) {
 		b->map.axis[i] = a->rank - 1 - i;
 		b->map.box[i] = 1;
@@ -121,7 +122,7 @@ static void plan_boxes(struct low *l, struct boxes *b, const struct ref *gmem,
 	b->row_chunks = b->smem.rows / b->box_rows;
 	b->box_bytes = b->box_rows * b->box_columns * element_bits / 8;
 	b->row_coordinate = -1;
-	b->map.box[0] = (uint32_t)b->box_columns;
+	b->map.box[0] = (uint32_t)(b->box_columns / b->map.per_element);
 	if (row_axis >= 0) {
 		b->row_coordinate = map_dimension(gmem, row_axis);
 		b->map.box[b->row_coordinate] = (uint32_t)b->box_rows;
@@ -174,6 +175,7 @@ static struct maddr place_box(struct low *l, const struct boxes *b, const struct
 	if (b->part_coordinate >= 0)
 		coordinate[b->part_coordinate] =
 			tc_low_add(l, coordinate[b->part_coordinate], b->part);
+	coordinate[0] = tc_low_udiv(l, coordinate[0], b->map.per_element);
 	/* Columns start at a panel (swizzled) or anywhere (plain). */
 	if (s->swizzle) {
 		column_panel = tc_low_udiv(l, b->smem.column, s->panel_columns);

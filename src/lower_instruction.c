@@ -30,6 +30,22 @@ static uint32_t operand_code(const struct mma_shape *s, enum dtype t)
 	return t == DT_E2M1 && s->bits == 4 ? PACKED_E2M1 : operand_codes[t];
 }
 
+/* 16 entries are a column.  Kinds that read one column choose between the two of a pair. */
+static int64_t metadata_column(const struct mma_shape *s, const struct mma_step *step)
+{
+	return tc_mma_metadata(s, step->k) / 16;
+}
+
+int64_t tc_metadata_pair(const struct mma_shape *s, const struct mma_step *step)
+{
+	return metadata_column(s, step) & ~INT64_C(1);
+}
+
+static uint32_t metadata_selector(const struct mma_shape *s, const struct mma_step *step)
+{
+	return s->sparse ? metadata_column(s, step) & 1 : 0;
+}
+
 uint32_t tc_instruction_descriptor(const struct mma_shape *s, const struct mma_step *step)
 {
 	uint32_t d = (uint32_t)s->sparse << 2 | operand_code(s, s->a) << 7 |
@@ -38,6 +54,7 @@ uint32_t tc_instruction_descriptor(const struct mma_shape *s, const struct mma_s
 		     (uint32_t)(s->m * tc_mma_ctas(s) / 16) << 24;
 	uint32_t scale_id;
 
+	d |= metadata_selector(s, step);
 	if (!s->scaled)
 		return d | result_codes[s->d] << 4;
 	scale_id = (uint32_t)(step->k / s->block % SCALE_IDS);

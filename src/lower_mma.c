@@ -16,7 +16,7 @@ enum {
 struct mma {
 	struct mma_shape shape;
 	const char *opcode;
-	struct maddr d, a_tmem, a_scale, b_scale;
+	struct maddr d, a_tmem, a_scale, b_scale, metadata;
 	int64_t a_group, b_group; /* columns from one group of scale factors to the next */
 	struct smem_operand a, b;
 	struct mopnd accumulate; /* of the first step along K */
@@ -55,6 +55,8 @@ static void prepare(struct low *l, struct mma *x, const struct mma_op *o)
 		x->a_scale = scale_operand(l, o->a_scale, &x->a_group);
 		x->b_scale = scale_operand(l, o->b_scale, &x->b_group);
 	}
+	if (x->shape.sparse)
+		x->metadata = tc_low_tmem_view(l, o->a_sparse_metadata);
 }
 
 static struct mopnd left_operand(struct low *l, struct mma *x, const struct mma_step *step)
@@ -69,12 +71,14 @@ static struct mopnd left_operand(struct low *l, struct mma *x, const struct mma_
 static void issue(struct low *l, struct mma *x, const struct mma_step *step)
 {
 	const struct mma_shape *s = &x->shape;
-	struct mopnd operand[7];
+	struct mopnd operand[8];
 	int count = 0;
 
 	operand[count++] = M(x->d, step->n);
 	operand[count++] = left_operand(l, x, step);
 	operand[count++] = R(tc_low_operand_at(l, &x->b, step->n / tc_mma_ctas(s), step->k));
+	if (s->sparse)
+		operand[count++] = M(x->metadata, tc_metadata_pair(s, step));
 	operand[count++] = mo_hex(tc_instruction_descriptor(s, step));
 	if (s->scaled) {
 		int64_t group = step->k / s->block / SCALES_A_GROUP;

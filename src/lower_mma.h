@@ -13,6 +13,8 @@ struct mma_step {
 
 /* "tcgen05.mma.cta_group::1.kind::f16". */
 const char *tc_mma_opcode(struct low *l, const struct mma_shape *s);
+/* Column of the metadata that the instruction names, from the first; its selector does the rest. */
+int64_t tc_metadata_pair(const struct mma_shape *s, const struct mma_step *step);
 uint32_t tc_instruction_descriptor(const struct mma_shape *s, const struct mma_step *step);
 
 #endif

@@ -71,6 +71,22 @@ void tc_lower_tcgen05_copy(struct low *l, const struct op *op)
 	}
 }
 
+/* A tile of SMEM has the 16 bytes that a lane gets, row by row: four columns. */
+void tc_lower_tcgen05_copy_metadata(struct low *l, const struct op *op)
+{
+	const struct tmem_copy_op *o = &op->u.tmem_copy;
+	int64_t tiles = o->src->shape[1].size, lanes = o->src->shape[2].size;
+	struct smem_operand src;
+	struct maddr dst;
+
+	tc_low_pair_leader(l, o->collective_axis);
+	dst = tc_low_tmem_view(l, o->dst);
+	tc_low_smem_operand(l, &src, o->src, 3, whole);
+	for (int64_t i = 0; i < tiles; i++)
+		mi(l, opcode(l, "cp", "128x128b"), M(dst, 4 * i),
+		   R(tc_low_operand_at(l, &src, i * lanes, 0)));
+}
+
 /* ---- order of tensor memory accesses --------------------------------------------------------- */
 
 /* All threads have done what they did to TMEM; the next mma of the role sees it. */

@@ -52,8 +52,9 @@ static void add_param(luaL_Buffer *b, const struct param *p, const struct kern *
 			axes[i] = (uint32_t)p->axis[i];
 			collapsed[i] = (uint32_t)p->collapsed[i];
 		}
-		snprintf(text, sizeof text, ", \"type\": %d, \"swizzle_bytes\": %d, ",
-			 tc_dtypes[p->dtype].tma, p->swizzle);
+		snprintf(text, sizeof text,
+			 ", \"type\": %d, \"per_element\": %d, \"swizzle_bytes\": %d, ",
+			 tc_dtypes[p->dtype].tma, p->per_element, p->swizzle);
 		luaL_addstring(b, text);
 		add_numbers(b, "axis", axes, p->rank);
 		luaL_addstring(b, ", ");

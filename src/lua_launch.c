@@ -212,6 +212,8 @@ static void fill_map(lua_State *L, struct tensormap *m, const struct param *p,
 			m->dims[i] *= (uint64_t)a->shape[p->axis[i] - c];
 		if (i)
 			m->strides[i - 1] = stride_bytes(a, p->axis[i]);
+		else
+			m->dims[i] /= (uint64_t)p->per_element;
 		m->box[i] = p->box[i];
 		m->element_strides[i] = 1;
 	}

@@ -37,6 +37,17 @@ static inline int tc_mma_step_scales(const struct mma_shape *s)
 	return s->scaled ? (int)(tc_mma_step_k(s) / s->block) : 0;
 }
 
+/*
+ * Entries of metadata for k elements of a row of A: two for each four elements, for each eight
+ * (pairs of packed 4-bit ones) or for each two (32-bit ones).
+ */
+static inline int64_t tc_mma_metadata(const struct mma_shape *s, int64_t k)
+{
+	int elements = s->row ? s->row->k : 0;
+
+	return elements == 64 ? k / 4 : elements == 8 ? k : k / 2;
+}
+
 const char *tc_mma_dtype(enum dtype t); /* as MLIR spells it */
 /* Scale factors and sparsity metadata. */
 void tc_check_mma_extras(struct kern *k, const struct mma_op *m, const struct mma_shape *s);

@@ -20,7 +20,8 @@ struct param {
 	int rank;
 	int axis[5], collapsed[5];
 	uint32_t box[5];
-	int swizzle; /* bytes: 0, 32, 64, 128 */
+	int swizzle;     /* bytes: 0, 32, 64, 128 */
+	int per_element; /* elements of the argument that make one of the map: 4 of tc.uint2 */
 	enum dtype dtype;
 };
 

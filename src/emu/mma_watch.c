@@ -69,6 +69,16 @@ static void watch_scales(const struct emu_mma_run *run, struct emu_access *acces
 				      EMU_TMEM_LANES);
 }
 
+/* 16- and 32-bit kinds read one column in all lanes of A's windows, the others two like A's. */
+static void watch_metadata(const struct emu_mma_run *run, struct emu_access *access)
+{
+	bool one = run->request->form.kind <= EMU_KIND_TF32;
+
+	watch_lanes_of_d(run, access,
+			 (run->request->metadata & 0xffff) + (uint32_t)run->idesc.selector,
+			 one ? 1 : 2);
+}
+
 static void watch_d(const struct emu_mma_run *run, struct emu_access *access)
 {
 	for (int part = 0; part < emu_mma_parts(run); part++)
@@ -121,6 +131,8 @@ void emu_mma_watch(const struct emu_mma_request *request, struct emu_order *orde
 		watch_scales(&run, &read, true);
 		watch_scales(&run, &read, false);
 	}
+	if (request->form.sparse)
+		watch_metadata(&run, &read);
 	write.defined = request->accumulate;
 	watch_d(&run, &write);
 	emu_mma_issued(order, lane);

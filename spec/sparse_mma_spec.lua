@@ -1,0 +1,120 @@
+-- Sparse MMAs of every kind on the emulator, against double-precision products of the uncompressed matrix.
+local tc = require "tcmma"
+
+package.path = (debug.getinfo(1, "S").source:match "^@(.*/)" or "./") .. "?.lua;" .. package.path
+local sparse = require "sparse_kernels"
+
+-- Runs in every mode, assembles, and compares: sums of small integers are exact.
+local function check(o)
+  local kernel = sparse.kernel(o)
+  local operands = sparse.operands(o)
+  for _, target in ipairs(o.targets or { "sm_100a", "sm_103a" }) do
+    assert.is_string(assert(kernel:cubin { target = target }))
+    for _, mode in ipairs { "fast", "check", "random" } do
+      local out = tc.zeros({ 128, o.n }, operands.d)
+      local arguments = { table.unpack(operands) }
+      arguments[#arguments + 1] = out
+      local report = kernel:emulate({ target = target, mode = mode, seed = 1 }, table.unpack(arguments))
+      local first = report.hazards[1]
+      assert.is_nil(first, first and first.message)
+      local same, how = tc.allclose(out, operands.expected, { rtol = 0, atol = 0 })
+      assert.is_true(same, ("%s, %s: %s"):format(target, mode, how))
+    end
+  end
+end
+
+describe("sparse A times B:", function()
+  for _, dtype in ipairs { "f16", "bf16", "e4m3", "e5m2", "f32", "tf32" } do
+    it(dtype .. " into f32", function() check { a = dtype, n = 64, k = 256 } end)
+  end
+  for _, dtype in ipairs { "f16", "e4m3", "e5m2" } do
+    it(dtype .. " into f16", function() check { a = dtype, d = "f16", n = 64, k = 128 } end)
+  end
+  it("e4m3 times e5m2", function() check { a = "e4m3", b = "e5m2", n = 32, k = 256 } end)
+  it("e5m2 times e4m3", function() check { a = "e5m2", b = "e4m3", n = 32, k = 256 } end)
+  for _, types in ipairs { { "i8", "i8" }, { "u8", "u8" }, { "i8", "u8" }, { "u8", "i8" } } do
+    it(types[1] .. " times " .. types[2], function()
+      check { a = types[1], b = types[2], n = 64, k = 256, targets = { "sm_100a" } }
+    end)
+  end
+end)
+
+describe("a sparse f16 MMA with", function()
+  for _, n in ipairs { 16, 48, 128, 256 } do
+    it("N = " .. n, function() check { a = "f16", n = n, k = 128 } end)
+  end
+  for _, swizzle in ipairs { 32, 64, 128 } do
+    it("A's swizzle " .. swizzle, function() check { a = "f16", n = 64, k = 256, a_swizzle = swizzle } end)
+  end
+  for _, swizzle in ipairs { 64, 128 } do
+    it("B's swizzle " .. swizzle, function() check { a = "f16", n = 64, k = 256, b_swizzle = swizzle } end)
+  end
+  it("B as (K, N)", function() check { a = "f16", n = 64, k = 256, b_rows = true } end)
+  it("A as (K, M)", function() check { a = "f16", n = 64, k = 256, a_columns = true } end)
+  it("both the other way round", function()
+    check { a = "bf16", n = 128, k = 256, a_columns = true, b_rows = true }
+  end)
+  it("A in TMEM", function() check { a = "f16", n = 64, k = 256, a_tmem = true } end)
+  it("several tiles along K in a ring, metadata in slots of TMEM", function()
+    check { a = "f16", n = 64, k = 512, tile = 128 }
+  end)
+  it("an accumulator that is added to", function() check { a = "f16", n = 64, k = 512, tile = 256, twice = true } end)
+end)
+
+it("a sparse fp8 MMA with A in TMEM", function() check { a = "e4m3", n = 64, k = 256, a_tmem = true } end)
+it("a sparse int8 MMA with A in TMEM", function()
+  check { a = "i8", n = 64, k = 256, a_tmem = true, targets = { "sm_100a" } }
+end)
+
+-- What an instruction reads of the metadata: one column of 16- and 32-bit elements, else two.
+for _, dtype in ipairs { "f16", "f32", "e4m3" } do
+  it("metadata that nobody wrote is a hazard, " .. dtype, function()
+    local o = { a = dtype, n = 64, k = 128, without_metadata = true }
+    local arguments = sparse.operands(o)
+    arguments[#arguments + 1] = tc.zeros({ 128, o.n }, arguments.d)
+    local report = sparse.kernel(o):emulate({ target = "sm_100a", mode = "check" }, table.unpack(arguments))
+    local first = report.hazards[1]
+    assert.equal("undefined-tmem", first and first.rule)
+  end)
+end
+
+describe("The text of a sparse MMA", function()
+  local function lines(o, pattern)
+    local list = {}
+    for line in sparse.kernel(o):ptx { target = "sm_100a" }:gmatch "[^\n]+" do
+      if line:find(pattern) then list[#list + 1] = line end
+    end
+    return list
+  end
+
+  -- docs/isa.md 2.4, 6.4: 32 elements a step, its column of a pair in the selector
+  it("names a pair of columns, and one of it in the descriptor", function()
+    local found = lines({ a = "f16", n = 64, k = 256 }, "tcgen05%.mma%.sp%.cta_group::1%.kind::f16 ")
+    assert.equal(8, #found)
+    local base
+    for i, line in ipairs(found) do
+      local column, descriptor = line:match "%[%%%w+%+?(%d*)%], 0x(%x+), [%%p%d]+;$"
+      column, descriptor = tonumber(column) or 0, tonumber(descriptor, 16)
+      base = base or column
+      assert.equal((i - 1) // 2 * 2, column - base)
+      assert.equal(8 << 24 | 8 << 17 | 1 << 4 | 1 << 2 | (i - 1) % 2, descriptor)
+    end
+  end)
+
+  it("has no selector where an instruction reads two columns", function()
+    local found = lines({ a = "e4m3", n = 64, k = 256 }, "tcgen05%.mma%.sp%.cta_group::1%.kind::f8f6f4 ")
+    assert.equal(4, #found)
+    local base
+    for i, line in ipairs(found) do
+      local column, descriptor = line:match "%[%%%w+%+?(%d*)%], 0x(%x+), [%%p%d]+;$"
+      column, descriptor = tonumber(column) or 0, tonumber(descriptor, 16)
+      base = base or column
+      assert.equal(2 * (i - 1), column - base)
+      assert.equal(8 << 24 | 8 << 17 | 1 << 4 | 1 << 2, descriptor)
+    end
+  end)
+
+  it("copies 64 entries of 128 rows at a time", function()
+    assert.equal(2, #lines({ a = "f16", n = 64, k = 256 }, "tcgen05%.cp%.cta_group::1%.128x128b"))
+  end)
+end)
