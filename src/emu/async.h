@@ -144,6 +144,8 @@ bool emu_tmem_check(struct emu_cta *cta, const struct emu_where *where, uint32_t
 void emu_tmem_cta_exit(struct emu_cta *cta);
 /* The other CTA of the pair; NULL when the cluster has none. */
 struct emu_cta *emu_peer(const struct emu_cta *cta);
+/* .cta_group::1 or ::2, the same in all tcgen05 instructions of a function. */
+bool emu_take_cta_group(struct emu_decode *decode, int *group);
 
 /* ---- state ---------------------------------------------------------------------------- */
 

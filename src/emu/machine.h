@@ -370,6 +370,8 @@ struct emu_function {
 	struct emu_kernel_info info;
 	uint32_t max_registers; /* .maxnreg, 0 where absent */
 	uint32_t dynamic_smem_align;
+	int cta_group; /* of all its tcgen05 instructions; 0: it has none */
+	uint32_t cta_group_line;
 	struct emu_function *next;
 };
 

@@ -269,17 +269,6 @@ static enum emu_step execute_shift(struct emu_warp *warp, const struct emu_ins *
 
 /* ---- decode ------------------------------------------------------------------------------ */
 
-static bool take_group(struct emu_decode *decode, struct copy_form *form)
-{
-	static const char *const groups[] = {"cta_group::1", "cta_group::2", NULL};
-	int which = emu_take_one(decode, groups);
-
-	form->cta_group = which + 1;
-	if (which == -1)
-		return emu_reject(decode, "cta_group::1 or cta_group::2 is missing");
-	return which >= 0;
-}
-
 static bool take_narrow(struct emu_decode *decode, struct copy_form *form)
 {
 	static const char *const sources[] = {"b4x16_p64", "b6x16_p32", NULL};
@@ -300,7 +289,7 @@ static bool decode_copy(struct emu_decode *decode)
 	struct copy_form *form = emu_decode_extra(decode, sizeof *form);
 	int shape, spread;
 
-	if (!form || !take_group(decode, form))
+	if (!form || !emu_take_cta_group(decode, &form->cta_group))
 		return false;
 	shape = emu_take_one(decode, shape_names);
 	spread = emu_take_one(decode, spreads);
@@ -326,7 +315,7 @@ static bool decode_shift(struct emu_decode *decode)
 {
 	struct copy_form *form = emu_decode_extra(decode, sizeof *form);
 
-	if (!form || !take_group(decode, form))
+	if (!form || !emu_take_cta_group(decode, &form->cta_group))
 		return false;
 	if (!emu_take(decode, "down"))
 		return emu_reject(decode, ".down is missing");

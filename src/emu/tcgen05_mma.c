@@ -84,17 +84,6 @@ static enum emu_step execute_mma(struct emu_warp *warp, const struct emu_ins *in
 
 /* ---- mma: decode ------------------------------------------------------------------------ */
 
-static bool take_group(struct emu_decode *decode, int *group)
-{
-	static const char *const groups[] = {"cta_group::1", "cta_group::2", NULL};
-	int which = emu_take_one(decode, groups);
-
-	*group = which + 1;
-	if (which == -1)
-		return emu_reject(decode, "cta_group::1 or cta_group::2 is missing");
-	return which >= 0;
-}
-
 static bool take_scale_vector(struct emu_decode *decode, struct emu_mma_form *form)
 {
 	static const char *const sizes[] = {"scale_vec::1X", "scale_vec::2X", "scale_vec::4X",
@@ -213,7 +202,7 @@ static bool decode_mma(struct emu_decode *decode)
 	form->form.sparse = emu_take(decode, "sp");
 	form->form.weight_stationary = emu_take(decode, "ws");
 	form->form.a_in_tmem = ins->operand_count > 1 && ins->operands[1].kind == EMU_O_ADDRESS;
-	if (!take_group(decode, &form->form.cta_group) || !take_kind(decode, &form->form) ||
+	if (!emu_take_cta_group(decode, &form->form.cta_group) || !take_kind(decode, &form->form) ||
 	    !take_collector(decode, form))
 		return false;
 	if (form->form.weight_stationary && (form->form.cta_group == 2 || form->form.scale_vector))
@@ -319,7 +308,7 @@ static bool decode_commit(struct emu_decode *decode)
 	int group;
 	bool multicast;
 
-	if (!take_group(decode, &group))
+	if (!emu_take_cta_group(decode, &group))
 		return false;
 	if (!emu_take(decode, "mbarrier::arrive::one"))
 		return emu_reject(decode, ".mbarrier::arrive::one is missing");

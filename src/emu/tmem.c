@@ -13,6 +13,29 @@ struct emu_cta *emu_peer(const struct emu_cta *cta)
 	return (int)rank < cta->cluster->cta_count ? cta->cluster->ctas[rank] : NULL;
 }
 
+bool emu_take_cta_group(struct emu_decode *decode, int *group)
+{
+	static const char *const groups[] = {"cta_group::1", "cta_group::2", NULL};
+	struct emu_function *function = decode->function;
+	int which = emu_take_one(decode, groups);
+
+	*group = which + 1;
+	if (which == -2)
+		return false;
+	if (which == -1)
+		return emu_reject(decode, "cta_group::1 or cta_group::2 is missing");
+	if (!function->cta_group) {
+		function->cta_group = *group;
+		function->cta_group_line = decode->ins->line;
+	}
+	if (function->cta_group != *group)
+		return emu_reject(decode,
+				  "cta_group::%d, but line %u has cta_group::%d: the tcgen05 "
+				  "instructions of a function have one of the two",
+				  *group, function->cta_group_line, function->cta_group);
+	return true;
+}
+
 static struct emu_tmem_allocation *allocation_of(struct emu_tmem *tmem, uint32_t column)
 {
 	for (int i = 0; i < EMU_TMEM_ALLOCATIONS; i++) {
@@ -315,17 +338,14 @@ static enum emu_step execute_relinquish(struct emu_warp *warp, const struct emu_
 
 static bool take_common(struct emu_decode *decode)
 {
-	static const char *const groups[] = {"cta_group::1", "cta_group::2", NULL};
-	int group = emu_take_one(decode, groups);
+	int group;
 
-	if (group == -2)
+	if (!emu_take_cta_group(decode, &group))
 		return false;
-	if (group < 0)
-		return emu_reject(decode, "cta_group::1 or cta_group::2 is missing");
 	if (!emu_take(decode, "sync") || !emu_take(decode, "aligned"))
 		return emu_reject(decode, ".sync.aligned is missing");
 	emu_take(decode, "b32");
-	decode->ins->variant = (uint8_t)(group + 1);
+	decode->ins->variant = (uint8_t)group;
 	decode->ins->flags |= EMU_I_ALIGNED;
 	emu_results(decode->ins, 0);
 	return true;
