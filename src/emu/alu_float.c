@@ -258,7 +258,10 @@ struct general {
 	enum emu_rounding rounding;
 	bool flush, saturate, nan, xor_sign, third;
 	bool far; /* div.approx */
+	bool absolute;
 	int sources;
+	int halves; /* leading sources of 16 bits: f16, or bf16 */
+	bool bfloat;
 };
 
 static float min_max_f32(const struct general *g, float x, float y)
@@ -268,7 +271,7 @@ static float min_max_f32(const struct general *g, float x, float y)
 
 	if (g->nan && (x != x || y != y))
 		return NAN;
-	if (g->xor_sign) {
+	if (g->xor_sign || g->absolute) {
 		x = fabsf(x);
 		y = fabsf(y);
 	}
@@ -319,6 +322,13 @@ static double apply_f64(const struct general *g, double x, double y, double z)
 	}
 }
 
+static float source_f32(const struct general *g, int i, uint32_t bits)
+{
+	if (i >= g->halves)
+		return emu_f32_of_bits(bits);
+	return g->bfloat ? emu_bf16_to_f32((uint16_t)bits) : emu_f16_to_f32((uint16_t)bits);
+}
+
 static enum emu_step general_f32(PARAMETERS)
 {
 	const struct general *g = ins->extra;
@@ -328,7 +338,7 @@ static enum emu_step general_f32(PARAMETERS)
 	EMU_FOR_LANES(l, mask)
 	{
 		for (int i = 0; i < g->sources && i < 3; i++) {
-			in[i] = emu_f32_of_bits(emu_row32(warp, ins->ref[i + 1])[l]);
+			in[i] = source_f32(g, i, emu_row32(warp, ins->ref[i + 1])[l]);
 			if (g->flush)
 				in[i] = flush(in[i]);
 		}
@@ -461,6 +471,7 @@ static bool take_modifiers(struct emu_decode *decode, const struct opcode_info *
 		g->xor_sign = type == EMU_T_F32 && emu_take(decode, "xorsign");
 		if (g->xor_sign && !emu_take(decode, "abs"))
 			return emu_reject(decode, "'.xorsign' goes with '.abs'");
+		g->absolute = g->third && emu_take(decode, "abs");
 	}
 	return true;
 }
@@ -469,7 +480,7 @@ static emu_execute choose(const struct opcode_info *info, enum emu_type type,
 			  const struct general *g, bool approximate)
 {
 	bool plain = g->rounding == EMU_ROUND_NEAREST_EVEN && !g->saturate && !g->nan &&
-		     !g->xor_sign && !g->third;
+		     !g->xor_sign && !g->third && !g->halves;
 
 	if (type == EMU_T_F32X2)
 		return info->operation <= FMA ? general_f32x2 : NULL;
@@ -492,6 +503,24 @@ static emu_execute choose(const struct opcode_info *info, enum emu_type type,
 	return g->flush ? info->ftz_f32 : info->f32;
 }
 
+/* add.f32.f16 and the like: all but the last source are of the narrow type. */
+static bool take_halves(struct emu_decode *decode, const struct opcode_info *info,
+			struct general *g)
+{
+	static const char *const types[] = {"f16", "bf16", NULL};
+	int narrow = info->operation == ADD || info->operation == SUB || info->operation == FMA
+			     ? emu_take_one(decode, types)
+			     : -1;
+
+	if (narrow < 0)
+		return narrow == -1;
+	if (g->flush || !strcmp(info->name, "mad"))
+		return emu_reject(decode, "has no such form with .%s", types[narrow]);
+	g->halves = info->sources - 1;
+	g->bfloat = narrow == 1;
+	return emu_want_target(decode, EMU_P_SM100, "a source of 16 bits");
+}
+
 bool emu_decode_float(struct emu_decode *decode, enum emu_type type)
 {
 	const struct opcode_info *info = find_info(decode);
@@ -506,13 +535,14 @@ bool emu_decode_float(struct emu_decode *decode, enum emu_type type)
 	emu_take(decode, emu_types[type].text);
 	g->operation = info->operation;
 	g->sources = info->sources;
-	if (!take_modifiers(decode, info, type, g, &approximate))
-		return false;
 	if ((info->operation == MIN || info->operation == MAX) && decode->ins->operand_count == 4 &&
 	    type == EMU_T_F32 && decode->module->sm >= 100) {
 		g->third = true;
 		g->sources = 3;
 	}
+	if (!take_modifiers(decode, info, type, g, &approximate) ||
+	    (type == EMU_T_F32 && !take_halves(decode, info, g)))
+		return false;
 	decode->ins->extra = g;
 	decode->ins->execute = choose(info, type, g, approximate);
 	if (!decode->ins->execute)
@@ -521,7 +551,7 @@ bool emu_decode_float(struct emu_decode *decode, enum emu_type type)
 	    !emu_want_register(decode, 0, bits))
 		return false;
 	for (int i = 1; i <= g->sources; i++)
-		if (!emu_want_value(decode, i, bits))
+		if (!emu_want_value(decode, i, i <= g->halves ? 16 : bits))
 			return false;
 	return true;
 }

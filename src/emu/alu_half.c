@@ -21,7 +21,7 @@ enum operation {
 
 struct half_form {
 	enum operation operation;
-	bool bfloat, pair, flush, saturate, relu, nan, xor_sign, third;
+	bool bfloat, pair, flush, saturate, relu, nan, xor_sign, third, outside;
 	int sources;
 };
 
@@ -107,6 +107,12 @@ static float apply(const struct half_form *form, float x, float y, float z)
 	}
 }
 
+/* The NaN that a tensor copy fills with: fma.oob takes it for an element that adds nothing. */
+static bool out_of_bounds(uint16_t bits)
+{
+	return bits == 0x7fff;
+}
+
 static uint16_t one(const struct half_form *form, const uint16_t in[3])
 {
 	float value;
@@ -116,6 +122,8 @@ static uint16_t one(const struct half_form *form, const uint16_t in[3])
 			return 0x7fff;
 		return form->operation == NEG ? (uint16_t)(in[0] ^ 0x8000) : in[0] & 0x7fff;
 	}
+	if (form->outside && (out_of_bounds(in[0]) || out_of_bounds(in[1]) || out_of_bounds(in[2])))
+		return 0;
 	value = apply(form, widen(form, in[0]), widen(form, in[1]), widen(form, in[2]));
 	if (form->saturate)
 		value = value > 0 ? value < 1 ? value : 1 : 0;
@@ -174,6 +182,9 @@ static bool take_modifiers(struct emu_decode *decode, struct half_form *form)
 			return emu_reject(decode, "needs .rn");
 		form->saturate = !form->bfloat && emu_take(decode, "sat");
 		form->relu = form->operation == FMA && emu_take(decode, "relu");
+		form->outside = form->operation == FMA && emu_take(decode, "oob");
+		if (form->outside && (form->saturate || form->flush))
+			return emu_reject(decode, "'.oob' goes with '.relu' alone");
 	}
 	if (form->operation == EX2 || form->operation == TANH)
 		if (!emu_take(decode, "approx"))

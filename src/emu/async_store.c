@@ -1,5 +1,9 @@
-/* st.async and red.async: small stores into a CTA of the cluster that an mbarrier counts (8.3). */
+/*
+ * st.async and red.async: small stores into a CTA of the cluster that an mbarrier
+ * counts, and releases to global memory (8.3).
+ */
 #include "hazard.h"
+#include "lanes.h"
 
 enum {
 	max_bytes = 16
@@ -129,6 +133,42 @@ static bool legal(const struct store_form *form)
 	}
 }
 
+/* With .release to .global nothing tells when the store is done: it is done at once. */
+static bool decode_release(struct emu_decode *decode, bool reduce)
+{
+	struct emu_ins *ins = decode->ins;
+	struct emu_atomic *atomic = reduce ? emu_decode_extra(decode, sizeof *atomic) : NULL;
+	int bits;
+
+	if (!emu_want_target(decode, EMU_P_SM100, "the form without an mbarrier"))
+		return false;
+	emu_take_semantics(decode);
+	ins->space = emu_take_space(decode, EMU_GENERIC);
+	if (ins->semantics != EMU_RELEASE && ins->semantics != (EMU_RELEASE | EMU_RELAXED))
+		return emu_reject(decode, ".release or .mbarrier::complete_tx::bytes is missing");
+	if (ins->space != EMU_GLOBAL && ins->space != EMU_GENERIC)
+		return emu_reject(decode, "without an mbarrier it goes to .global");
+	if (reduce && (!atomic || !emu_take(decode, "add")))
+		return emu_reject(decode, "without an mbarrier it takes .add");
+	ins->type = (uint8_t)emu_take_type(decode);
+	ins->count = 1;
+	bits = emu_types[ins->type].bits;
+	if (ins->type == EMU_T_NONE || bits > 64 ||
+	    (reduce && (bits < 32 || emu_types[ins->type].class == EMU_CLASS_BITS ||
+			emu_types[ins->type].class == EMU_CLASS_FLOAT)))
+		return emu_reject(decode, "does not exist for .%s", emu_types[ins->type].text);
+	ins->execute = reduce ? emu_atomic_execute : emu_store;
+	if (reduce) {
+		*atomic = (struct emu_atomic){.operation = EMU_REDUCE_ADD, .items = 1};
+		emu_atomic_of_type(atomic,
+				   ins->type == EMU_T_S64 ? EMU_T_U64 : (enum emu_type)ins->type);
+		ins->extra = atomic;
+		ins->flags |= EMU_I_POLL | EMU_I_SYNC;
+	}
+	return emu_want_operands(decode, 2, 2) && emu_want_address(decode, 0) &&
+	       emu_want_value(decode, 1, bits < 16 ? 16 : bits);
+}
+
 static bool decode_store(struct emu_decode *decode)
 {
 	static const char *const vectors[] = {"v2", "v4", NULL};
@@ -142,7 +182,7 @@ static bool decode_store(struct emu_decode *decode)
 	emu_results(ins, 0);
 	form->reduce = decode->opcode->name[0] == 'r';
 	if (!emu_take(decode, "mbarrier::complete_tx::bytes"))
-		return emu_reject(decode, ".mbarrier::complete_tx::bytes is missing");
+		return decode_release(decode, form->reduce);
 	ins->space = emu_take_space(decode, EMU_SHARED_CLUSTER);
 	emu_take_semantics(decode);
 	vector = emu_take_one(decode, vectors);

@@ -8,16 +8,8 @@ enum {
 	COMPARE_AND_SWAP
 };
 
-struct atomic {
-	int operation;         /* enum emu_reduction, or one of the above */
-	enum emu_type element; /* f16x2 is two f16 */
-	uint32_t size;         /* bytes of one operand item */
-	int items;             /* of a vector */
-	bool returns;
-};
-
 /* Shared memory adds subnormal f32 as they are, global memory takes them for zero. */
-static bool keeps_subnormals(const struct atomic *atomic, enum emu_space space)
+static bool keeps_subnormals(const struct emu_atomic *atomic, enum emu_space space)
 {
 	return atomic->operation == EMU_REDUCE_ADD && atomic->element == EMU_T_F32 &&
 	       (space == EMU_SHARED || space == EMU_SHARED_CLUSTER);
@@ -47,7 +39,7 @@ static void set(struct emu_warp *warp, const struct emu_operand *operand, int la
 		emu_set_value(warp, operand, lane, value.low);
 }
 
-static bool modify(const struct atomic *atomic, enum emu_space space, uint8_t *at,
+static bool modify(const struct emu_atomic *atomic, enum emu_space space, uint8_t *at,
 		   struct emu_u128 operand, struct emu_u128 other)
 {
 	struct emu_u128 old = {0, 0}, now;
@@ -77,9 +69,9 @@ static bool modify(const struct atomic *atomic, enum emu_space space, uint8_t *a
 	return now.low != old.low || now.high != old.high;
 }
 
-static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+enum emu_step emu_atomic_execute(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	const struct atomic *atomic = ins->extra;
+	const struct emu_atomic *atomic = ins->extra;
 	const struct emu_operand *operand = &ins->operands[atomic->returns + 1];
 	uint32_t total = atomic->size * (uint32_t)atomic->items;
 	struct emu_lanes lanes;
@@ -111,7 +103,7 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 	return EMU_NEXT;
 }
 
-static bool legal(const struct atomic *atomic, enum emu_type type)
+static bool legal(const struct emu_atomic *atomic, enum emu_type type)
 {
 	int bits = emu_types[type].bits;
 	bool untyped = emu_types[type].class == EMU_CLASS_BITS;
@@ -133,12 +125,17 @@ static bool legal(const struct atomic *atomic, enum emu_type type)
 	}
 }
 
-static bool choose(struct emu_decode *decode, struct atomic *atomic, enum emu_type type)
+void emu_atomic_of_type(struct emu_atomic *atomic, enum emu_type type)
 {
 	atomic->element = type == EMU_T_F16X2    ? EMU_T_F16
 			  : type == EMU_T_BF16X2 ? EMU_T_BF16
 						 : type;
 	atomic->size = emu_types[type].bits / 8u;
+}
+
+static bool choose(struct emu_decode *decode, struct emu_atomic *atomic, enum emu_type type)
+{
+	emu_atomic_of_type(atomic, type);
 	if (type == EMU_T_NONE || !legal(atomic, type))
 		return emu_reject(decode, "the operation does not exist for .%s",
 				  emu_types[type].text);
@@ -161,7 +158,7 @@ static bool decode(struct emu_decode *decode, bool returns)
 	static const char *const swaps[] = {"exch", "cas", NULL};
 	static const char *const vectors[] = {"v2", "v4", "v8", NULL};
 	struct emu_ins *ins = decode->ins;
-	struct atomic *atomic = emu_decode_extra(decode, sizeof *atomic);
+	struct emu_atomic *atomic = emu_decode_extra(decode, sizeof *atomic);
 	bool policy = emu_take_cache(decode);
 	int swap = emu_take_one(decode, swaps), vector = emu_take_one(decode, vectors), count;
 	enum emu_type type;
@@ -211,8 +208,8 @@ static bool decode_red(struct emu_decode *d)
 }
 
 static const struct emu_opcode opcodes[] = {
-	{"atom", decode_atom, execute, 0},
-	{"red", decode_red, execute, EMU_P_NO_RESULT},
+	{"atom", decode_atom, emu_atomic_execute, 0},
+	{"red", decode_red, emu_atomic_execute, EMU_P_NO_RESULT},
 };
 
 EMU_OPCODE_TABLE(atomic, opcodes);

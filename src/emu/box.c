@@ -1,14 +1,14 @@
-/* Boxes of tiled tensor maps: which bytes of global memory meet which of shared memory (8.2). */
+/* Boxes of tensor maps: which bytes of global memory meet which of shared memory (8.2). */
 #include "tensor.h"
 
 #include "number.h"
 
 #include <string.h>
 
-/* The step of a box along dimension i; dimension 0 has none. */
+/* The step of a box along dimension i; dimension 0 has one in interleaved layouts only. */
 static uint32_t step(const struct emu_tensormap *map, int i)
 {
-	return i == 0 ? 1 : map->element_strides[i];
+	return i == 0 && !map->interleave ? 1 : map->element_strides[i];
 }
 
 static bool padded(const struct emu_tensormap *map)
@@ -16,20 +16,25 @@ static bool padded(const struct emu_tensormap *map)
 	return map->type == EMU_TM_16U4_ALIGN16B || map->type == EMU_TM_16U6_ALIGN16B;
 }
 
-void emu_box_shape(const struct emu_tensormap *map, struct emu_box *box)
+static void shape_rows(const struct emu_tensormap *map, struct emu_box *box)
 {
 	uint32_t bits = (uint32_t)emu_tensormap_element_bits(map->type);
 
+	box->row_global = box->count[0] * bits / 8;
+	box->row_shared = padded(map) ? box->count[0] : box->row_global;
+	box->footprint = box->rows * box->row_shared;
+	box->transaction = box->rows * box->row_global;
+}
+
+void emu_box_shape(const struct emu_tensormap *map, struct emu_box *box)
+{
 	box->rows = 1;
 	for (int i = 0; i < EMU_MAX_RANK; i++) {
 		box->count[i] = i < map->rank ? (map->box[i] + step(map, i) - 1) / step(map, i) : 1;
 		if (i > 0)
 			box->rows *= box->count[i];
 	}
-	box->row_global = box->count[0] * bits / 8;
-	box->row_shared = padded(map) ? box->count[0] : box->row_global;
-	box->footprint = box->rows * box->row_shared;
-	box->transaction = box->rows * box->row_global;
+	shape_rows(map, box);
 }
 
 /* Clips `count` elements from coordinate c on to [0, dim). */
@@ -60,7 +65,8 @@ bool emu_box_walk(const struct emu_tensormap *map, const int32_t *coordinates,
 	uint32_t first, inside, index[EMU_MAX_RANK] = {0};
 
 	emu_box_shape(map, &box);
-	clip(coordinates[0], box.count[0], step(map, 0), map->dims[0], &first, &inside);
+	row.step = step(map, 0);
+	clip(coordinates[0], box.count[0], row.step, map->dims[0], &first, &inside);
 	for (uint32_t n = 0; n < box.rows; n++) {
 		uint64_t base = map->address;
 		bool outside = false;
@@ -91,6 +97,7 @@ bool emu_box_walk_rows(const struct emu_tensormap *map, const int32_t coordinate
 	uint32_t first, inside;
 
 	emu_box_shape(map, &box);
+	row.step = 1;
 	clip(coordinates[0], box.count[0], 1, map->dims[0], &first, &inside);
 	for (int n = 0; n < 4; n++) {
 		int64_t c = coordinates[1 + n];
@@ -102,6 +109,102 @@ bool emu_box_walk_rows(const struct emu_tensormap *map, const int32_t coordinate
 					      coordinates[0] + (int64_t)first);
 		if (!visit(context, &row))
 			return false;
+	}
+	return true;
+}
+
+/* ---- im2col (8.2) ------------------------------------------------------------------- */
+
+static bool wide(const struct emu_tensormap *map)
+{
+	return map->mode != EMU_TM_IM2COL;
+}
+
+void emu_box_shape_pixels(const struct emu_tensormap *map, const struct emu_pixels *pixels,
+			  struct emu_box *box)
+{
+	*box = (struct emu_box){.count = {map->channels, 1, 1, 1, 1}, .rows = map->pixels};
+	if (map->mode == EMU_TM_IM2COL_W)
+		box->rows += pixels->offsets[0];
+	if (map->mode == EMU_TM_IM2COL_W128)
+		box->rows = 128 + 4 * pixels->offsets[0];
+	shape_rows(map, box);
+}
+
+/* A walk over pixels: the position in the box, without the offsets of the filter. */
+struct walk {
+	const struct emu_tensormap *map;
+	int64_t at[EMU_MAX_RANK];
+	int64_t shift[EMU_MAX_RANK]; /* of what is read against the position */
+	struct emu_box box;
+	struct emu_box_row row;
+	uint32_t first, inside;
+	emu_box_visitor *visit;
+	void *context;
+};
+
+/* The pixel at the position, `beyond` steps further along the width; the next row of the copy. */
+static bool visit_pixel(struct walk *w, uint32_t beyond)
+{
+	const struct emu_tensormap *map = w->map;
+	uint64_t base = map->address;
+	bool outside = false;
+
+	for (int i = 1; i < map->rank; i++) {
+		int64_t c = w->at[i] + w->shift[i];
+
+		if (i == 1)
+			c += (int64_t)beyond * map->element_strides[1];
+		outside |= c < 0 || c >= (int64_t)map->dims[i];
+		base += (uint64_t)c * map->strides[i - 1];
+	}
+	w->row.first = w->first;
+	w->row.inside = outside ? 0 : w->inside;
+	w->row.address = element_address(map, base, w->at[0] + w->first);
+	if (!w->visit(w->context, &w->row))
+		return false;
+	w->row.offset += w->box.row_shared;
+	return true;
+}
+
+/* Width first, then height and depth where they take part, then the next image. */
+static void next_pixel(struct walk *w)
+{
+	const struct emu_tensormap *map = w->map;
+	int last = map->rank - 1, turning = wide(map) ? 1 : last - 1;
+
+	for (int i = 1; i <= turning; i++) {
+		w->at[i] += map->element_strides[i];
+		if (w->at[i] <= (int64_t)map->dims[i] - 1 + map->upper[i - 1])
+			return;
+		w->at[i] = map->lower[i - 1];
+	}
+	w->at[last]++;
+}
+
+bool emu_box_walk_pixels(const struct emu_tensormap *map, const struct emu_pixels *pixels,
+			 emu_box_visitor *visit, void *context)
+{
+	struct walk w = {.map = map, .row.step = 1, .visit = visit, .context = context};
+	uint32_t count = map->mode == EMU_TM_IM2COL_W128 ? 128 : map->pixels;
+	uint32_t halo = wide(map) ? pixels->offsets[0] : 0;
+	uint32_t run = map->mode == EMU_TM_IM2COL_W128 ? 32 : count;
+
+	emu_box_shape_pixels(map, pixels, &w.box);
+	for (int i = 0; i < map->rank; i++)
+		w.at[i] = pixels->coordinates[i];
+	if (wide(map))
+		w.shift[1] = pixels->offsets[1];
+	for (int i = 1; !wide(map) && i < map->rank - 1; i++)
+		w.shift[i] = pixels->offsets[i - 1];
+	clip(w.at[0], w.box.count[0], 1, map->dims[0], &w.first, &w.inside);
+	for (uint32_t n = 1; n <= count; n++) {
+		if (!visit_pixel(&w, 0))
+			return false;
+		for (uint32_t h = 1; n % run == 0 && h <= halo; h++)
+			if (!visit_pixel(&w, h))
+				return false;
+		next_pixel(&w);
 	}
 	return true;
 }
@@ -178,6 +281,7 @@ uint32_t emu_box_swizzle(int swizzle, uint32_t address)
 
 	switch (swizzle) {
 	case 1:
+	case EMU_TM_SWIZZLE_96:
 		return address ^ (line & 1) << 4;
 	case 2:
 		return address ^ (line & 3) << 4;
@@ -196,7 +300,7 @@ uint32_t emu_box_swizzle(int swizzle, uint32_t address)
 
 uint32_t emu_box_swizzle_run(int swizzle)
 {
-	static const uint32_t run[] = {128, 16, 16, 16, 32, 8, 64};
+	static const uint32_t run[] = {128, 16, 16, 16, 32, 8, 64, 16};
 
 	return run[swizzle];
 }

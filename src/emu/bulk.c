@@ -379,6 +379,8 @@ static bool decode_bulk(struct emu_decode *decode)
 		return emu_reject(decode, "one side of a bulk copy is shared memory");
 	form->multicast = emu_take(decode, "multicast::cluster");
 	form->byte_mask = emu_take(decode, "cp_mask");
+	if (form->byte_mask && !emu_want_target(decode, EMU_P_SM100, ".cp_mask"))
+		return false;
 	form->policy = emu_take_cache(decode);
 	emu_take_semantics(decode);
 	if (decode->opcode->name[3] == 'r' && !decode_reduction(decode, form))

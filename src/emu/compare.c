@@ -2,6 +2,7 @@
 #include "alu.h"
 #include "number.h"
 #include "predicate.h"
+#include <math.h>
 
 #define LANE(byte, bit) ((byte) >> (bit)&1 ? EMU_FULL : 0)
 #define LANES(b)                                                                                   \
@@ -436,10 +437,81 @@ bool emu_decode_predicate_logic(struct emu_decode *decode)
 	return true;
 }
 
+/* ---- testp --------------------------------------------------------------------------------- */
+
+static const char *const properties[] = {"finite", "infinite",  "number", "notanumber",
+					 "normal", "subnormal", NULL};
+
+enum property {
+	FINITE,
+	INFINITE,
+	NUMBER,
+	NOT_A_NUMBER,
+	NORMAL,
+	SUBNORMAL
+};
+
+/* Zeros count as normal. */
+static bool has_property(enum property property, double value, double smallest)
+{
+	bool tiny = value != 0 && fabs(value) < smallest;
+
+	switch (property) {
+	case FINITE:
+		return isfinite(value);
+	case INFINITE:
+		return isinf(value);
+	case NUMBER:
+		return !isnan(value);
+	case NOT_A_NUMBER:
+		return isnan(value);
+	case NORMAL:
+		return isfinite(value) && !tiny;
+	default:
+		return tiny;
+	}
+}
+
+static enum emu_step testp(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	enum property property = (enum property)ins->variant;
+	uint32_t result = 0;
+
+	EMU_FOR_LANES(l, mask)
+	{
+		bool has;
+
+		if (ins->type == EMU_T_F64)
+			has = has_property(property, ((double *)emu_row64(warp, ins->ref[1]))[l],
+					   0x1p-1022);
+		else
+			has = has_property(property, ((float *)emu_row32(warp, ins->ref[1]))[l],
+					   0x1p-126);
+		result |= (uint32_t)has << l;
+	}
+	emu_set_predicate(warp, &ins->operands[0], mask, result);
+	return EMU_NEXT;
+}
+
+static bool decode_testp(struct emu_decode *decode)
+{
+	int property = emu_take_one(decode, properties);
+	enum emu_type type = emu_take_type(decode);
+
+	if (property == -2)
+		return false;
+	if (property < 0 || (type != EMU_T_F32 && type != EMU_T_F64))
+		return emu_reject(decode, "needs .finite, .infinite, .number, .notanumber, .normal "
+					  "or .subnormal, and .f32 or .f64");
+	decode->ins->variant = (uint8_t)property;
+	decode->ins->type = (uint8_t)type;
+	return emu_want_operands(decode, 2, 2) && emu_want_predicate(decode, 0) &&
+	       emu_want_value(decode, 1, emu_types[type].bits);
+}
+
 static const struct emu_opcode opcodes[] = {
-	{"setp", decode_setp, setp, 0},
-	{"set", decode_set, set, 0},
-	{"selp", decode_selp, NULL, 0},
+	{"testp", decode_testp, testp, 0}, {"setp", decode_setp, setp, 0},
+	{"set", decode_set, set, 0},       {"selp", decode_selp, NULL, 0},
 	{"slct", decode_slct, slct, 0},
 };
 

@@ -102,7 +102,21 @@ enum emu_tensormap_type { /* numbered as CUtensorMapDataType */
 	EMU_TM_16U6_ALIGN16B
 };
 
-/* The arguments of cuTensorMapEncodeTiled, innermost dimension first. */
+enum {
+	EMU_TM_SWIZZLE_96 = 7
+};
+
+enum emu_tensormap_mode {
+	EMU_TM_TILED,
+	EMU_TM_IM2COL,
+	EMU_TM_IM2COL_W,   /* along the width alone, with a halo */
+	EMU_TM_IM2COL_W128 /* the same, of 128 pixels */
+};
+
+/*
+ * The arguments of cuTensorMapEncodeTiled, innermost dimension first; of
+ * cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide in the other modes.
+ */
 struct emu_tensormap {
 	int type; /* enum emu_tensormap_type */
 	int rank; /* 1..5 */
@@ -113,9 +127,14 @@ struct emu_tensormap {
 	uint32_t element_strides[EMU_MAX_RANK];
 	int interleave; /* 0 none, 1 16 B, 2 32 B */
 	int swizzle;    /* 0 none, 1 32B, 2 64B, 3 128B, 4 128B atom
-			   32B, 5 the same with 8 B flip, 6 atom 64B */
+			   32B, 5 the same with 8 B flip, 6 atom 64B;
+			   EMU_TM_SWIZZLE_96, which only tensormap.replace sets */
 	int l2_promotion;
 	int oob_fill; /* 0 zeros, 1 NaN */
+	int mode;     /* enum emu_tensormap_mode: im2col has no `box`, but the following */
+	int lower[EMU_MAX_RANK - 2]; /* corners of the box of pixels, of dims[1] and on; */
+	int upper[EMU_MAX_RANK - 2]; /* the upper ones count from the last pixel */
+	uint32_t channels, pixels;   /* of a copy */
 };
 
 /* Checks every rule that the driver's encode function has. */
@@ -221,7 +240,7 @@ struct emu_counters {
 	uint64_t warp_instructions, thread_instructions;
 	uint64_t global_read, global_written; /* bytes, of instructions of threads */
 	uint64_t shared_read, shared_written; /* the same, and operands of MMAs and tcgen05.cp */
-	uint64_t tmem_read, tmem_written;     /* of ld, st and cp; A of an MMA, not what it adds to */
+	uint64_t tmem_read, tmem_written; /* of ld, st and cp; A of an MMA, not what it adds to */
 	uint64_t tma_bytes;
 	uint64_t mma_flops; /* 2 * m * n * k of each MMA */
 	uint64_t mma_instructions;

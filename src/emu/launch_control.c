@@ -173,7 +173,8 @@ static bool decode_cancel(struct emu_decode *decode)
 	decode->ins->variant = emu_take(decode, "multicast::cluster::all");
 	emu_take(decode, "b128");
 	emu_results(decode->ins, 0);
-	return emu_want_operands(decode, 2, 2) && emu_want_address(decode, 0) &&
+	return (!decode->ins->variant || emu_want_target(decode, EMU_P_SPECIFIC, ".multicast")) &&
+	       emu_want_operands(decode, 2, 2) && emu_want_address(decode, 0) &&
 	       emu_want_address(decode, 1);
 }
 
@@ -207,17 +208,18 @@ static bool decode_first_ctaid(struct emu_decode *decode)
 }
 
 static const struct emu_opcode rows[] = {
-	{"clusterlaunchcontrol.try_cancel", decode_cancel, execute_cancel, EMU_P_NO_RESULT},
+	{"clusterlaunchcontrol.try_cancel", decode_cancel, execute_cancel,
+	 EMU_P_NO_RESULT | EMU_P_SM100},
 	{"clusterlaunchcontrol.query_cancel.is_canceled", decode_is_canceled, execute_is_canceled,
-	 0},
+	 EMU_P_SM100},
 	{"clusterlaunchcontrol.query_cancel.get_first_ctaid", decode_first_ctaid,
-	 execute_first_ctaid, 0},
+	 execute_first_ctaid, EMU_P_SM100},
 	{"clusterlaunchcontrol.query_cancel.get_first_ctaid::x", decode_first_ctaid,
-	 execute_first_ctaid, 0},
+	 execute_first_ctaid, EMU_P_SM100},
 	{"clusterlaunchcontrol.query_cancel.get_first_ctaid::y", decode_first_ctaid,
-	 execute_first_ctaid, 0},
+	 execute_first_ctaid, EMU_P_SM100},
 	{"clusterlaunchcontrol.query_cancel.get_first_ctaid::z", decode_first_ctaid,
-	 execute_first_ctaid, 0},
+	 execute_first_ctaid, EMU_P_SM100},
 };
 
 EMU_OPCODE_TABLE(launch_control, rows);

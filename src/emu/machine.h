@@ -260,14 +260,14 @@ struct emu_decode {
 
 /* Flags of a row; all but the first name targets, of which each must hold the module's. */
 enum emu_opcode_flags {
-	EMU_P_NO_RESULT = 1,    /* operand 0 is read like the others */
-	EMU_P_SM90A = 2,        /* sm_90a alone */
-	EMU_P_SM100A = 4,       /* sm_100a, 100f, 101a, 103a, 110a and f */
-	EMU_P_SM90 = 8,         /* sm_90 and later */
-	EMU_P_SM100 = 16,       /* sm_100 and later */
-	EMU_P_SPECIFIC = 32,    /* a target with the suffix a or f */
+	EMU_P_NO_RESULT = 1,     /* operand 0 is read like the others */
+	EMU_P_SM90A = 2,         /* sm_90a alone */
+	EMU_P_SM100A = 4,        /* sm_100a, 100f, 101a, 103a, 110a and f */
+	EMU_P_SM90 = 8,          /* sm_90 and later */
+	EMU_P_SM100 = 16,        /* sm_100 and later */
+	EMU_P_SPECIFIC = 32,     /* a target with the suffix a or f */
 	EMU_P_SM100_OR_110 = 64, /* sm_100a, 101a, 110a alone */
-	EMU_P_SM103A = 128,     /* sm_103a, 110a and f */
+	EMU_P_SM103A = 128,      /* sm_103a, 110a and f */
 	EMU_P_SM100_OR_103 = 256 /* sm_100a, 103a; with f where EMU_P_SM100A takes it */
 };
 

@@ -13,7 +13,7 @@ struct matrix_form {
 	bool transposed;
 	int count;           /* matrices */
 	int registers, rows; /* of all matrices: rows of 16 bytes */
-	int narrow;          /* 4 or 6 for MATRIX_8x16 */
+	int narrow;          /* 4 or 6: bits of an element in memory; 0: all 8 or 16 */
 };
 
 /* Pointers to the rows that the lanes name; false after a fault. */
@@ -49,6 +49,12 @@ static uint32_t narrow_element(const uint8_t *row, int bits, int i)
 	return pair >> at % 8 & ((1u << bits) - 1);
 }
 
+/* An element of a row of 16: a byte, or 4 or 6 bits in the low bits of one. */
+static uint32_t element16(const struct matrix_form *form, const uint8_t *row, int i)
+{
+	return form->narrow ? narrow_element(row, form->narrow, i) : row[i];
+}
+
 static uint32_t load_register(const struct matrix_form *form, uint8_t *const *rows, int j, int lane)
 {
 	int g = lane >> 2, q = lane & 3;
@@ -63,7 +69,7 @@ static uint32_t load_register(const struct matrix_form *form, uint8_t *const *ro
 	case MATRIX_16x16:
 		rows += 16 * (j / 2);
 		for (int byte = 0; byte < 4; byte++)
-			value |= (uint32_t)rows[4 * q + byte][g + 8 * (j % 2)] << 8 * byte;
+			value |= element16(form, rows[4 * q + byte], g + 8 * (j % 2)) << 8 * byte;
 		return value;
 	default:
 		rows += 8 * j;
@@ -124,6 +130,25 @@ static enum emu_step execute_store(struct emu_warp *warp, const struct emu_ins *
 	return EMU_NEXT;
 }
 
+/* Thread t holds (row t/4, columns 2(t%4) and the next) of an 8x8 matrix, and gets its transpose.
+ */
+static enum emu_step execute_transpose(struct emu_warp *warp, const struct emu_ins *ins,
+				       uint32_t mask)
+{
+	uint32_t from[EMU_LANES];
+
+	memcpy(from, emu_row32(warp, ins->operands[1].ref), sizeof from);
+	EMU_FOR_LANES(lane, mask)
+	{
+		uint32_t g = lane >> 2, q = lane & 3, shift = 16 * (g & 1), value = 0;
+
+		for (uint32_t half = 0; half < 2; half++)
+			value |= (from[4 * (2 * q + half) + g / 2] >> shift & 0xffff) << 16 * half;
+		emu_set_value(warp, &ins->operands[0], (int)lane, value);
+	}
+	return EMU_NEXT;
+}
+
 /* ---- decode ------------------------------------------------------------------------- */
 
 static bool take_form(struct emu_decode *decode, struct matrix_form *form)
@@ -143,18 +168,26 @@ static bool take_form(struct emu_decode *decode, struct matrix_form *form)
 	if (!emu_take(decode, "sync") || !emu_take(decode, "aligned"))
 		return emu_reject(decode, ".sync.aligned is missing");
 	form->shape = (enum matrix_shape)shape;
+	if (shape != MATRIX_8x8 &&
+	    !emu_want_target(decode, EMU_P_SM100 | EMU_P_SPECIFIC, shapes[shape]))
+		return false;
 	form->count = 1 << count;
 	form->transposed = emu_take(decode, "trans");
 	form->narrow = source < 0 ? 0 : source == 0 ? 4 : 6;
 	form->registers = form->shape == MATRIX_16x16 ? 2 * form->count : form->count;
 	form->rows = form->shape == MATRIX_16x16 ? 16 * form->count : 8 * form->count;
-	if ((form->shape == MATRIX_8x16) != (wide && source >= 0))
-		return emu_reject(decode, ".m8n16 needs .b8x16.b4x16_p64 or .b8x16.b6x16_p32");
+	if (wide != (source >= 0) || (form->shape == MATRIX_8x16 && !wide) ||
+	    (wide && form->shape != MATRIX_8x16 && form->shape != MATRIX_16x16))
+		return emu_reject(decode, ".b8x16.b4x16_p64 and .b8x16.b6x16_p32 go with .m8n16, "
+					  "which needs one of them, and .m16n16");
+	if (form->shape == MATRIX_8x16 && form->transposed)
+		return emu_reject(decode, ".m8n16 takes no .trans");
 	if (form->shape == MATRIX_16x16 && (count == 2 || !form->transposed))
 		return emu_reject(decode, ".m16n16 needs .trans and .x1 or .x2");
 	if (form->shape == MATRIX_16x8 && !form->transposed)
 		return emu_reject(decode, ".m16n8 needs .trans");
-	emu_take(decode, form->shape == MATRIX_8x8 ? "b16" : "b8");
+	if (!wide)
+		emu_take(decode, form->shape == MATRIX_8x8 ? "b16" : "b8");
 	decode->ins->space = emu_take_space(decode, EMU_GENERIC);
 	decode->ins->flags |= EMU_I_ALIGNED;
 	decode->ins->extra = form;
@@ -187,7 +220,20 @@ static bool decode_store(struct emu_decode *decode)
 	       emu_want_vector(decode, 1, form->registers, 32);
 }
 
+static bool decode_transpose(struct emu_decode *decode)
+{
+	static const char *const words[] = {"sync", "aligned", "m8n8", "trans", "b16"};
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (!emu_take(decode, words[i]))
+			return emu_reject(decode, ".%s is missing", words[i]);
+	decode->ins->flags |= EMU_I_ALIGNED;
+	return emu_want_operands(decode, 2, 2) && emu_want_register(decode, 0, 32) &&
+	       emu_want_register(decode, 1, 32);
+}
+
 static const struct emu_opcode rows[] = {
+	{"movmatrix", decode_transpose, execute_transpose, 0},
 	{"ldmatrix", decode_load, execute_load, 0},
 	{"stmatrix", decode_store, execute_store, EMU_P_NO_RESULT | EMU_P_SM90},
 };

@@ -252,7 +252,7 @@ static void load_element(struct emu_warp *warp, enum emu_type type, const struct
 	}
 }
 
-static enum emu_step load(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+enum emu_step emu_load(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	uint32_t size = emu_types[ins->type].bits / 8u;
 	struct emu_lanes lanes;
@@ -338,7 +338,7 @@ static void store_watched(struct emu_warp *warp, const struct emu_ins *ins, uint
 	emu_watch_lanes(warp, ins, lanes->address, mask, same, size, EMU_WRITE);
 }
 
-static enum emu_step store(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+enum emu_step emu_store(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	uint32_t size = emu_types[ins->type].bits / 8u;
 	struct emu_lanes lanes;
@@ -353,6 +353,37 @@ static enum emu_step store(struct emu_warp *warp, const struct emu_ins *ins, uin
 			(uint64_t)size * ins->count * (uint32_t)__builtin_popcount(mask), true);
 	if (lanes.space != EMU_LOCAL)
 		emu_changed(warp->worker);
+	return EMU_NEXT;
+}
+
+/* st.bulk: the bytes that each thread names become zero. */
+static enum emu_step store_bulk(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	EMU_FOR_LANES(lane, mask)
+	{
+		uint64_t address = emu_address(warp, &ins->operands[0], (int)lane);
+		uint64_t size = emu_value(warp, &ins->operands[1], (int)lane);
+		uint8_t *to;
+
+		if (size % 8)
+			return emu_fault(warp, (int)lane, "misaligned",
+					 "st.bulk of %llu bytes; the size must be a multiple of 8",
+					 (unsigned long long)size);
+		if (!size)
+			continue;
+		if (size > UINT32_MAX)
+			size = UINT32_MAX;
+		to = emu_mem(warp, (int)lane, (enum emu_space)ins->space, address, (uint32_t)size,
+			     8, EMU_WRITE);
+		if (!to)
+			return EMU_STOPPED;
+		memset(to, 0, size);
+		if (warp->order)
+			emu_watch_one(warp, (int)lane, (enum emu_space)ins->space, address,
+				      (uint32_t)size, EMU_WRITE);
+		emu_count_bytes(warp, EMU_SHARED, size, true);
+	}
+	emu_changed(warp->worker);
 	return EMU_NEXT;
 }
 
@@ -452,10 +483,23 @@ static bool decode_store(struct emu_decode *decode)
 	return decode_access(decode, true);
 }
 
+static bool decode_store_bulk(struct emu_decode *decode)
+{
+	struct emu_ins *ins = decode->ins;
+
+	emu_take(decode, "weak");
+	ins->space = emu_take_space(decode, EMU_GENERIC);
+	if (ins->space != EMU_SHARED && ins->space != EMU_GENERIC)
+		return emu_reject(decode, "goes to .shared::cta");
+	return emu_want_operands(decode, 3, 3) && emu_want_address(decode, 0) &&
+	       emu_want_value(decode, 1, 64) && emu_want_immediate(decode, 2, 0, 0);
+}
+
 static const struct emu_opcode opcodes[] = {
-	{"ld", decode_load, load, 0},
-	{"ldu", decode_load, load, 0},
-	{"st", decode_store, store, EMU_P_NO_RESULT},
+	{"ld", decode_load, emu_load, 0},
+	{"ldu", decode_load, emu_load, 0},
+	{"st", decode_store, emu_store, EMU_P_NO_RESULT},
+	{"st.bulk", decode_store_bulk, store_bulk, EMU_P_NO_RESULT | EMU_P_SM100},
 };
 
 EMU_OPCODE_TABLE(memory, opcodes);

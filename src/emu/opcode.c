@@ -509,21 +509,51 @@ static bool split_modifiers(struct emu_decode *decode, const char *mnemonic, siz
 	return true;
 }
 
-static bool check_target(struct emu_decode *decode)
+/* Targets by flag, with what a message says of them. */
+static bool has_target(unsigned flag, int sm, char suffix)
 {
-	unsigned flags = decode->opcode->flags;
-	const struct emu_module *module = decode->module;
-	int sm = module->sm;
+	switch (flag) {
+	case EMU_P_SM90:
+		return sm >= 90;
+	case EMU_P_SM90A:
+		return sm == 90 && suffix == 'a';
+	case EMU_P_SM100:
+		return sm >= 100;
+	case EMU_P_SM100A:
+		return sm >= 100 && sm < 120 && suffix;
+	case EMU_P_SPECIFIC:
+		return suffix;
+	case EMU_P_SM100_OR_110:
+		return (sm == 100 || sm == 101 || sm == 110) && suffix == 'a';
+	case EMU_P_SM103A:
+		return (sm == 103 || sm == 110) && suffix;
+	default:
+		return (sm == 100 || sm == 103) && suffix;
+	}
+}
 
-	if ((flags & EMU_P_SM90) && sm < 90)
-		return emu_reject(decode, "needs sm_90 or later; the module is for %s",
-				  module->target);
-	if ((flags & EMU_P_SM90A) && !(sm == 90 && module->sm_suffix == 'a'))
-		return emu_reject(decode, "exists on sm_90a alone; the module is for %s",
-				  module->target);
-	if ((flags & EMU_P_SM100A) && !(sm >= 100 && sm < 120 && module->sm_suffix))
-		return emu_reject(decode, "needs sm_100a or its family; the module is for %s",
-				  module->target);
+bool emu_want_target(struct emu_decode *decode, unsigned flags, const char *what)
+{
+	static const struct {
+		unsigned flag;
+		const char *text;
+	} targets[] = {
+		{EMU_P_SM90, "needs sm_90 or later"},
+		{EMU_P_SM90A, "exists on sm_90a alone"},
+		{EMU_P_SM100, "needs sm_100 or later"},
+		{EMU_P_SM100A, "needs sm_100a or its family"},
+		{EMU_P_SPECIFIC, "needs a target such as sm_90a or sm_100f, with a or f"},
+		{EMU_P_SM100_OR_110, "exists on sm_100a and sm_110a alone"},
+		{EMU_P_SM103A, "exists on sm_103a and sm_110a, not on sm_100a"},
+		{EMU_P_SM100_OR_103, "exists on sm_100a and sm_103a alone"},
+	};
+	const struct emu_module *module = decode->module;
+
+	for (size_t i = 0; i < sizeof targets / sizeof *targets; i++)
+		if ((flags & targets[i].flag) &&
+		    !has_target(targets[i].flag, module->sm, module->sm_suffix))
+			return emu_reject(decode, "%s%s%s; the module is for %s", what,
+					  *what ? " " : "", targets[i].text, module->target);
 	return true;
 }
 
@@ -536,7 +566,8 @@ static bool decode_one(struct emu_decode *decode, const struct opcode_index *ind
 	if (!decode->opcode)
 		return emu_reject(decode, "unknown opcode '%.*s'", (int)strcspn(ins->mnemonic, "."),
 				  ins->mnemonic);
-	if (!check_target(decode) || !split_modifiers(decode, ins->mnemonic, length))
+	if (!emu_want_target(decode, decode->opcode->flags, "") ||
+	    !split_modifiers(decode, ins->mnemonic, length))
 		return false;
 	ins->execute = decode->opcode->execute;
 	ins->written = ins->operand_count && !(decode->opcode->flags & EMU_P_NO_RESULT) ? 1 : 0;

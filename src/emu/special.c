@@ -130,6 +130,8 @@ uint64_t emu_special_read(const struct emu_warp *warp, int special)
 	switch (special) {
 	case EMU_S_EXPLICIT_CLUSTER:
 		return warp->cta->cluster->cta_count > 1;
+	case EMU_S_CURRENT_GRAPH_EXEC:
+		return 0; /* launched outside any graph */
 	case EMU_S_CLOCK:
 	case EMU_S_GLOBALTIMER_LO:
 		return (uint32_t)time;

@@ -140,7 +140,9 @@ static bool take_kind(struct emu_decode *decode, struct emu_mma_form *form)
 		if (!strcmp(kind, emu_kind_name((enum emu_kind)i))) {
 			form->kind = (enum emu_kind)i;
 			form->k96_allowed = decode->module->sm == 103;
-			return take_scale_vector(decode, form);
+			return (form->kind != EMU_KIND_I8 ||
+				emu_want_target(decode, EMU_P_SM100_OR_110, "kind::i8")) &&
+			       take_scale_vector(decode, form);
 		}
 	return emu_reject(decode, "there is no .kind::%s", kind);
 }

@@ -31,9 +31,13 @@ struct emu_box {
 	uint32_t transaction; /* bytes that complete_tx counts */
 };
 
-/* One innermost row: `inside` elements from `first` on exist in global memory. */
+/*
+ * One innermost row: `inside` elements from `first` on exist in global memory,
+ * `step` elements apart.
+ */
 struct emu_box_row {
-	uint64_t address;       /* of element `first` */
+	uint64_t address; /* of element `first` */
+	uint32_t step;
 	uint32_t offset;        /* of the row from the box's start in shared memory */
 	uint32_t first, inside; /* elements */
 };
@@ -47,6 +51,17 @@ bool emu_box_walk(const struct emu_tensormap *map, const int32_t *coordinates,
 /* tile::gather4 and tile::scatter4: {column, row 0 .. row 3} of a two-dimensional map. */
 bool emu_box_walk_rows(const struct emu_tensormap *map, const int32_t coordinates[5],
 		       emu_box_visitor *visit, void *context);
+/* Where a copy of pixels begins: im2col offsets, or {halo, offset} along the width. */
+struct emu_pixels {
+	const int32_t *coordinates;
+	uint32_t offsets[EMU_MAX_RANK - 2];
+};
+
+/* Rows are pixels: the number follows from the map and, along the width, from the halo. */
+void emu_box_shape_pixels(const struct emu_tensormap *map, const struct emu_pixels *pixels,
+			  struct emu_box *box);
+bool emu_box_walk_pixels(const struct emu_tensormap *map, const struct emu_pixels *pixels,
+			 emu_box_visitor *visit, void *context);
 /* From row_global packed bytes to row_shared bytes and back; in place is not allowed. */
 void emu_box_unpack_row(const struct emu_tensormap *map, const struct emu_box *box,
 			const uint8_t *packed, uint8_t *shared);

@@ -29,9 +29,10 @@ static const struct {
 };
 
 static const char *const swizzle_names[] = {
-	"NONE", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"};
+	"NONE",          "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B",
+	"128B_ATOM_64B", "96B"};
 /* Bytes of an innermost row that the swizzle spans; 0 for none. */
-static const uint32_t swizzle_span[] = {0, 32, 64, 128, 128, 128, 128};
+static const uint32_t swizzle_span[] = {0, 32, 64, 128, 128, 128, 128, 96};
 
 int emu_tensormap_element_bits(int type)
 {
@@ -68,7 +69,7 @@ static bool check_modes(const struct emu_tensormap *map, struct emu_error *error
 	if (map->interleave < 0 || map->interleave > 2)
 		return fail(error, "interleave %d; it is 0 (none), 1 (16B) or 2 (32B)",
 			    map->interleave);
-	if (map->swizzle < 0 || map->swizzle > 6)
+	if (map->swizzle < 0 || map->swizzle > EMU_TM_SWIZZLE_96)
 		return fail(error, "swizzle %d; the modes are 0..6", map->swizzle);
 	if (map->l2_promotion < 0 || map->l2_promotion > 3)
 		return fail(error, "L2 promotion %d; it is 0 (none), 1 (64B), 2 (128B) or 3 (256B)",
@@ -148,11 +149,9 @@ static bool check_box(const struct emu_tensormap *map, struct emu_error *error)
 			return fail(error, "element stride %d is %u; 1..8 are possible", i,
 				    map->element_strides[i]);
 	}
-	if (map->interleave && map->element_strides[0] != 1)
-		return fail(error,
-			    "element stride 0 is %u; an interleaved layout is supported with 1 "
-			    "only",
-			    map->element_strides[0]);
+	if (map->interleave && map->element_strides[0] != 1 && types[map->type].bits < 8)
+		return fail(error, "element stride 0 is %u; for %s it must be 1",
+			    map->element_strides[0], types[map->type].name);
 	if (padded(map->type)) {
 		if (map->box[0] != 128)
 			return fail(error, "%s needs a box of 128 elements in dimension 0, not %u",
@@ -174,9 +173,52 @@ static bool check_box(const struct emu_tensormap *map, struct emu_error *error)
 	return true;
 }
 
+static bool check_pixels(const struct emu_tensormap *map, struct emu_error *error)
+{
+	static const int limits[] = {1 << 15, 1 << 7, 1 << 4};
+	uint32_t bytes = map->channels * (uint32_t)types[map->type].bits / 8;
+	int spatial = map->mode == EMU_TM_IM2COL ? map->rank - 2 : 1, limit;
+
+	if (map->rank < 3)
+		return fail(error, "rank %d; im2col needs 3..5", map->rank);
+	if (map->interleave)
+		return fail(error, "im2col is supported without interleaved layouts only");
+	limit = limits[map->rank - 3];
+	for (int i = 0; i < spatial; i++)
+		if (map->lower[i] < -limit || map->lower[i] >= limit || map->upper[i] < -limit ||
+		    map->upper[i] >= limit)
+			return fail(error,
+				    "corners %d and %d of dimension %d; for rank %d they are "
+				    "%d..%d",
+				    map->lower[i], map->upper[i], i + 1, map->rank, -limit,
+				    limit - 1);
+	for (int i = 0; i < map->rank; i++)
+		if (map->element_strides[i] < 1 || map->element_strides[i] > 8)
+			return fail(error, "element stride %d is %u; 1..8 are possible", i,
+				    map->element_strides[i]);
+	if (map->channels < 1 || map->channels > 256)
+		return fail(error, "%u channels a pixel; 1..256 are possible", map->channels);
+	if (map->mode != EMU_TM_IM2COL_W128 && (map->pixels < 1 || map->pixels > 1024))
+		return fail(error, "%u pixels a column; 1..1024 are possible", map->pixels);
+	if (padded(map->type) && map->channels != 128)
+		return fail(error, "%s needs 128 channels a pixel, not %u", types[map->type].name,
+			    map->channels);
+	if (bytes % 16 && !padded(map->type))
+		return fail(error, "%u channels of %s are %u bytes; it must be a multiple of 16",
+			    map->channels, types[map->type].name, bytes);
+	if (map->swizzle && !padded(map->type) && bytes > swizzle_span[map->swizzle])
+		return fail(error, "%u channels of %s are %u bytes; swizzle %s allows %u",
+			    map->channels, types[map->type].name, bytes,
+			    swizzle_names[map->swizzle], swizzle_span[map->swizzle]);
+	return true;
+}
+
 bool emu_tensormap_check(const struct emu_tensormap *map, struct emu_error *error)
 {
-	return check_modes(map, error) && check_global(map, error) && check_box(map, error);
+	if (map->mode < EMU_TM_TILED || map->mode > EMU_TM_IM2COL_W128)
+		return fail(error, "mode %d; the modes are 0..3", map->mode);
+	return check_modes(map, error) && check_global(map, error) &&
+	       (map->mode == EMU_TM_TILED ? check_box(map, error) : check_pixels(map, error));
 }
 
 /* ---- encoding -------------------------------------------------------------- */
@@ -191,14 +233,17 @@ struct packed {
 	uint16_t box[5];
 	uint8_t element_strides[5];
 	uint8_t version, type, rank, interleave, swizzle, l2_promotion, oob_fill;
-	uint8_t reserved[34];
+	uint8_t mode, zero;
+	int16_t lower[3], upper[3];
+	uint16_t channels, pixels;
+	uint8_t reserved[16];
 	uint32_t checksum; /* of everything before it */
 };
 
 _Static_assert(sizeof(struct packed) == 128, "a tensor map is 128 bytes");
 
 enum {
-	encoding_version = 1
+	encoding_version = 2
 };
 
 static uint32_t checksum(const uint8_t *bytes, size_t size)
@@ -226,6 +271,13 @@ void emu_tensormap_pack(const struct emu_tensormap *map, uint8_t out[128])
 		packed.box[i] = (uint16_t)at_most(map->box[i], 0xffff);
 		packed.element_strides[i] = (uint8_t)at_most(map->element_strides[i], 0xff);
 	}
+	for (int i = 0; i < EMU_MAX_RANK - 2; i++) {
+		packed.lower[i] = (int16_t)map->lower[i];
+		packed.upper[i] = (int16_t)map->upper[i];
+	}
+	packed.channels = (uint16_t)map->channels;
+	packed.pixels = (uint16_t)map->pixels;
+	packed.mode = (uint8_t)map->mode;
 	packed.version = encoding_version;
 	packed.type = (uint8_t)map->type;
 	packed.rank = (uint8_t)map->rank;
@@ -259,6 +311,13 @@ bool emu_tensormap_unpack(const uint8_t in[128], struct emu_tensormap *map, stru
 		map->element_strides[i] = packed.element_strides[i];
 	}
 	memcpy(map->strides, packed.strides, sizeof packed.strides);
+	for (int i = 0; i < EMU_MAX_RANK - 2; i++) {
+		map->lower[i] = packed.lower[i];
+		map->upper[i] = packed.upper[i];
+	}
+	map->channels = packed.channels;
+	map->pixels = packed.pixels;
+	map->mode = packed.mode;
 	map->interleave = packed.interleave;
 	map->swizzle = packed.swizzle;
 	map->l2_promotion = packed.l2_promotion;

@@ -39,11 +39,16 @@ static bool set_swizzle(struct emu_tensormap *map, enum map_field field, uint64_
 {
 	static const int atoms[] = {3, 4, 5, 6};
 
+	if (field == FIELD_SWIZZLE && value == 4) {
+		map->swizzle = EMU_TM_SWIZZLE_96;
+		return true;
+	}
 	if (value > 3)
 		return false;
 	if (field == FIELD_SWIZZLE)
-		map->swizzle = value == 3 && map->swizzle >= 3 ? map->swizzle : (int)value;
-	else if (map->swizzle >= 3)
+		map->swizzle = value == 3 && map->swizzle >= 3 && map->swizzle <= 6 ? map->swizzle
+										    : (int)value;
+	else if (map->swizzle >= 3 && map->swizzle <= 6)
 		map->swizzle = atoms[value];
 	else if (value)
 		return false;
@@ -121,6 +126,28 @@ static enum emu_step execute_replace(struct emu_warp *warp, const struct emu_ins
 	return EMU_NEXT;
 }
 
+/* New values that stand in the text (a rank may also be in a register), and the targets that have
+ * them. */
+static bool want_constant(struct emu_decode *decode, enum map_field field)
+{
+	static const int last[] = {
+		[FIELD_RANK] = 4,    [FIELD_ELEMTYPE] = 15, [FIELD_INTERLEAVE] = 2,
+		[FIELD_SWIZZLE] = 4, [FIELD_ATOMICITY] = 3, [FIELD_FILL] = 1};
+	const struct emu_operand *value = &decode->ins->operands[1];
+
+	if (field == FIELD_RANK && value->kind == EMU_O_REGISTER)
+		return emu_want_value(decode, 1, 32);
+	if (!emu_want_immediate(decode, 1, 0, last[field]))
+		return false;
+	if (field == FIELD_SWIZZLE && value->value == 4)
+		return (decode->module->sm == 103 &&
+			emu_want_target(decode, EMU_P_SM103A, "swizzle mode 4")) ||
+		       emu_reject(decode, "swizzle mode 4 exists on sm_103a alone");
+	if (field == FIELD_ATOMICITY || (field == FIELD_ELEMTYPE && value->value > 12))
+		return emu_want_target(decode, EMU_P_SM100, field_names[field]);
+	return true;
+}
+
 static bool decode_replace(struct emu_decode *decode)
 {
 	struct emu_ins *ins = decode->ins;
@@ -139,8 +166,11 @@ static bool decode_replace(struct emu_decode *decode)
 	emu_take(decode, "b64");
 	emu_results(ins, 0);
 	want = has_ordinal((enum map_field)field) ? 3 : 2;
-	return emu_want_operands(decode, want, want) && emu_want_address(decode, 0) &&
-	       (want == 2 || emu_want_immediate(decode, 1, 0, EMU_MAX_RANK - 1)) &&
+	if (!emu_want_operands(decode, want, want) || !emu_want_address(decode, 0))
+		return false;
+	if (want == 2 && field != FIELD_GLOBAL_ADDRESS)
+		return want_constant(decode, (enum map_field)field);
+	return (want == 2 || emu_want_immediate(decode, 1, 0, EMU_MAX_RANK - 1)) &&
 	       emu_want_value(decode, want - 1,
 			      field == FIELD_GLOBAL_ADDRESS || field == FIELD_GLOBAL_STRIDE ? 64
 											    : 32);
@@ -183,7 +213,8 @@ static bool decode_copy(struct emu_decode *decode)
 }
 
 static const struct emu_opcode rows[] = {
-	{"tensormap.replace", decode_replace, execute_replace, EMU_P_NO_RESULT | EMU_P_SM90},
+	{"tensormap.replace", decode_replace, execute_replace,
+	 EMU_P_NO_RESULT | EMU_P_SM90 | EMU_P_SPECIFIC},
 	{"tensormap.cp_fenceproxy", decode_copy, execute_copy, EMU_P_NO_RESULT | EMU_P_SM90},
 };
 

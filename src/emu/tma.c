@@ -1,22 +1,8 @@
 /* Tensor copies: cp.async.bulk.tensor and cp.reduce.async.bulk.tensor (8.2, 8.3). */
+#include "tma.h"
 #include "hazard.h"
 
 #include <stdlib.h>
-
-enum tma_direction {
-	TMA_LOAD,
-	TMA_STORE,
-	TMA_REDUCE
-};
-
-struct tma_form {
-	enum tma_direction direction;
-	enum emu_space space; /* of the shared side */
-	int rank;
-	bool rows;            /* tile::gather4, tile::scatter4 */
-	bool multicast, pair; /* pair: .cta_group::2 */
-	enum emu_reduction reduction;
-};
 
 struct tma_op {
 	struct emu_engine_op op;
@@ -26,6 +12,7 @@ struct tma_op {
 	struct emu_tensormap map;
 	struct emu_box box;
 	int32_t coordinates[EMU_MAX_RANK];
+	struct emu_pixels pixels;        /* of im2col */
 	uint64_t shared, barrier;        /* 32-bit shared addresses */
 	uint64_t phase[EMU_MAX_CLUSTER]; /* of the mbarrier in each target, at issue */
 	uint16_t mask;
@@ -98,11 +85,28 @@ static uint32_t bytes_of(const struct tma_op *op, uint32_t elements)
 	return elements * (uint32_t)emu_tensormap_element_bits(op->map.type) / 8;
 }
 
+/* Bytes from the first element of a row to behind its last. */
+static uint32_t span_of(const struct tma_op *op, const struct emu_box_row *row)
+{
+	return row->inside ? bytes_of(op, (row->inside - 1) * row->step + 1) : 0;
+}
+
 static uint8_t *global_row(struct tma_op *op, const struct emu_box_row *row,
 			   enum emu_access_kind kind)
 {
-	return emu_mem_global(op->op.cluster->grid, &op->op.where, row->address,
-			      bytes_of(op, row->inside), 1, kind);
+	return emu_mem_global(op->op.cluster->grid, &op->op.where, row->address, span_of(op, row),
+			      1, kind);
+}
+
+static void gather(const struct tma_op *op, const struct emu_box_row *row, uint8_t *to,
+		   const uint8_t *from)
+{
+	uint32_t element = bytes_of(op, 1);
+
+	if (row->step == 1)
+		memcpy(to, from, bytes_of(op, row->inside));
+	for (uint32_t i = 0; row->step != 1 && i < row->inside; i++)
+		memcpy(to + i * element, from + i * row->step * element, element);
 }
 
 static bool load_row(void *context, const struct emu_box_row *row)
@@ -119,7 +123,7 @@ static bool load_row(void *context, const struct emu_box_row *row)
 		from = global_row(op, row, EMU_READ);
 		if (!from)
 			return false;
-		memcpy(packed + first, from, inside);
+		gather(op, row, packed + first, from);
 		emu_box_convert(op->map.type, packed + first, inside);
 	}
 	emu_box_unpack_row(&op->map, &op->box, packed, shared);
@@ -154,6 +158,15 @@ static enum emu_type reduction_type(const struct tma_op *op)
 	return emu_tensormap_element_bits(op->map.type) == 64 ? EMU_T_B64 : EMU_T_B32;
 }
 
+/* Stores or reduces one run of elements that lie side by side. */
+static void put(const struct tma_op *op, uint8_t *to, const uint8_t *from, uint32_t size)
+{
+	if (op->form->direction == TMA_REDUCE)
+		emu_reduce(op->form->reduction, reduction_type(op), to, from, size);
+	else
+		memcpy(to, from, size);
+}
+
 static bool store_row(void *context, const struct emu_box_row *row)
 {
 	struct transfer *t = context;
@@ -170,18 +183,26 @@ static bool store_row(void *context, const struct emu_box_row *row)
 	to = global_row(op, row, op->form->direction == TMA_REDUCE ? EMU_UPDATE : EMU_WRITE);
 	if (!to)
 		return false;
-	if (op->form->direction == TMA_REDUCE)
-		emu_reduce(op->form->reduction, reduction_type(op), to, packed + first, inside);
-	else
-		memcpy(to, packed + first, inside);
+	if (row->step == 1)
+		put(op, to, packed + first, inside);
+	for (uint32_t i = 0; row->step != 1 && i < row->inside; i++)
+		put(op, to + bytes_of(op, i * row->step), packed + first + bytes_of(op, i),
+		    bytes_of(op, 1));
 	return true;
+}
+
+static bool walk_box(const struct tma_op *op, emu_box_visitor *visit, void *context)
+{
+	if (op->form->rows)
+		return emu_box_walk_rows(&op->map, op->coordinates, visit, context);
+	if (op->form->mode != EMU_TM_TILED)
+		return emu_box_walk_pixels(&op->map, &op->pixels, visit, context);
+	return emu_box_walk(&op->map, op->coordinates, visit, context);
 }
 
 static bool walk(struct transfer *t, emu_box_visitor *visit)
 {
-	if (t->op->form->rows)
-		return emu_box_walk_rows(&t->op->map, t->op->coordinates, visit, t);
-	return emu_box_walk(&t->op->map, t->op->coordinates, visit, t);
+	return walk_box(t->op, visit, t);
 }
 
 /* Adds the CTA that the box goes to or comes from; false after a fault. */
@@ -256,9 +277,36 @@ static void complete_store(struct emu_engine_op *base)
 
 /* ---- issue ------------------------------------------------------------------------- */
 
-static bool read_map(struct emu_warp *warp, int lane, const struct emu_operand *operand,
+static const char *const mode_names[] = {"tile", "im2col", "im2col::w", "im2col::w::128"};
+
+/* The im2col offsets, or the halo and the offset along the width. */
+static bool read_offsets(struct emu_warp *warp, const struct emu_ins *ins, int lane,
+			 struct tma_op *op)
+{
+	static const int bits[] = {16, 8, 5};
+	const struct tma_form *form = op->form;
+	int count = form->mode == EMU_TM_IM2COL ? form->rank - 2 : 2;
+	int limit = form->mode == EMU_TM_IM2COL ? bits[form->rank - 3] : 16;
+
+	op->pixels.coordinates = op->coordinates;
+	for (int i = 0; form->offsets >= 0 && i < count; i++) {
+		op->pixels.offsets[i] =
+			(uint16_t)emu_value(warp, emu_item(&ins->operands[form->offsets], i), lane);
+		if (op->pixels.offsets[i] >> limit) {
+			emu_fault(warp, lane, "tensormap",
+				  "im2col offset %d is %u; for rank %d it has %d bits", i,
+				  op->pixels.offsets[i], form->rank, limit);
+			return false;
+		}
+	}
+	emu_box_shape_pixels(&op->map, &op->pixels, &op->box);
+	return true;
+}
+
+static bool read_map(struct emu_warp *warp, const struct emu_ins *ins, int lane, int index,
 		     struct tma_op *op)
 {
+	const struct emu_operand *operand = &ins->operands[index];
 	const struct tma_form *form = op->form;
 	const uint8_t *bytes = emu_mem(warp, lane, EMU_GENERIC, emu_address(warp, operand, lane),
 				       128, 64, EMU_READ);
@@ -278,13 +326,21 @@ static bool read_map(struct emu_warp *warp, int lane, const struct emu_operand *
 			  op->map.rank);
 		return false;
 	}
+	if ((int)op->map.mode != (int)form->mode) {
+		emu_fault(warp, lane, "tensormap", "the instruction is .%s, the tensor map .%s",
+			  mode_names[form->mode], mode_names[op->map.mode]);
+		return false;
+	}
 	if (form->rows && op->map.box[1] != 1) {
 		emu_fault(warp, lane, "tensormap",
 			  "gather4 and scatter4 need a box of 1 row, the tensor map has %u",
 			  op->map.box[1]);
 		return false;
 	}
-	emu_box_shape(&op->map, &op->box);
+	if (form->mode == EMU_TM_TILED)
+		emu_box_shape(&op->map, &op->box);
+	else if (!read_offsets(warp, ins, lane, op))
+		return false;
 	unit = op->map.type == EMU_TM_16U4_ALIGN8B  ? 2
 	       : op->map.type > EMU_TM_16U4_ALIGN8B ? 128
 						    : 1;
@@ -357,10 +413,10 @@ static bool prepare_load(struct emu_warp *warp, const struct emu_ins *ins, int l
 	op->shared = emu_address(warp, &ins->operands[0], lane);
 	op->barrier = emu_address(warp, &ins->operands[2], lane);
 	if (form->multicast)
-		op->mask = (uint16_t)emu_value(warp, &ins->operands[3], lane);
+		op->mask = (uint16_t)emu_value(warp, &ins->operands[form->mask], lane);
 	return emu_shared_address(warp, lane, form->space, &op->shared) &&
 	       emu_shared_address(warp, lane, form->space, &op->barrier) &&
-	       read_map(warp, lane, &ins->operands[1], op) && check_ranks(warp, lane, op);
+	       read_map(warp, ins, lane, 1, op) && check_ranks(warp, lane, op);
 }
 
 static bool prepare_store(struct emu_warp *warp, const struct emu_ins *ins, int lane,
@@ -368,7 +424,7 @@ static bool prepare_store(struct emu_warp *warp, const struct emu_ins *ins, int 
 {
 	op->shared = emu_address(warp, &ins->operands[1], lane);
 	if (!emu_shared_address(warp, lane, op->form->space, &op->shared) ||
-	    !read_map(warp, lane, &ins->operands[0], op) || !check_types(warp, lane, op))
+	    !read_map(warp, ins, lane, 0, op) || !check_types(warp, lane, op))
 		return false;
 	op->group = emu_bulk_current(warp, lane);
 	if (!op->group)
@@ -416,8 +472,11 @@ static bool watch_row(void *context, const struct emu_box_row *row)
 {
 	struct watched *w = context;
 
-	if (row->inside)
+	if (row->step == 1 && row->inside)
 		emu_access_global(w->access, row->address, bytes_of(w->op, row->inside));
+	for (uint32_t i = 0; row->step != 1 && i < row->inside; i++)
+		emu_access_global(w->access, row->address + bytes_of(w->op, i * row->step),
+				  bytes_of(w->op, 1));
 	return true;
 }
 
@@ -425,10 +484,7 @@ static void watch_global(struct tma_op *op, struct emu_access *access)
 {
 	struct watched w = {op, access};
 
-	if (op->form->rows)
-		emu_box_walk_rows(&op->map, op->coordinates, watch_row, &w);
-	else
-		emu_box_walk(&op->map, op->coordinates, watch_row, &w);
+	walk_box(op, watch_row, &w);
 }
 
 /* The bytes of the box in each target belong to the phase of the mbarrier there. */
@@ -480,7 +536,7 @@ static bool watch_store(struct tma_op *op, int lane)
 	return true;
 }
 
-static enum emu_step execute_tma(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+enum emu_step emu_tma_execute(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	const struct tma_form *form = ins->extra;
 	bool load = form->direction == TMA_LOAD;
@@ -505,140 +561,13 @@ static enum emu_step execute_tma(struct emu_warp *warp, const struct emu_ins *in
 }
 
 /* A prefetch changes nothing that can be observed, but its map must be one. */
-static enum emu_step execute_prefetch(struct emu_warp *warp, const struct emu_ins *ins,
-				      uint32_t mask)
+enum emu_step emu_tma_prefetch(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	EMU_FOR_LANES(lane, mask)
 	{
 		struct tma_op op = {.form = ins->extra};
-		if (!read_map(warp, (int)lane, &ins->operands[0], &op))
+		if (!read_map(warp, ins, (int)lane, 0, &op))
 			return EMU_STOPPED;
 	}
 	return EMU_NEXT;
 }
-
-/* ---- decode --------------------------------------------------------------------------- */
-
-static bool take_shape(struct emu_decode *decode, struct tma_form *form)
-{
-	static const char *const ranks[] = {"1d", "2d", "3d", "4d", "5d", NULL};
-	static const char *const im2col[] = {"im2col", "im2col_no_offs", "im2col::w",
-					     "im2col::w::128", NULL};
-	int rank = emu_take_one(decode, ranks), mode = emu_take_one(decode, im2col);
-
-	if (rank == -2 || mode == -2)
-		return false;
-	if (rank < 0)
-		return emu_reject(decode, "the rank is missing: .1d to .5d");
-	if (mode >= 0)
-		return emu_reject(decode, ".%s is not supported, .tile is", im2col[mode]);
-	form->rank = rank + 1;
-	form->rows = emu_take(decode, "tile::gather4") || emu_take(decode, "tile::scatter4");
-	emu_take(decode, "tile");
-	if (form->rows && form->rank != 2)
-		return emu_reject(decode, "gather4 and scatter4 are .2d");
-	return true;
-}
-
-static bool want_map(struct emu_decode *decode, int i, const struct tma_form *form)
-{
-	const struct emu_operand *operand = &decode->ins->operands[i];
-	uint32_t want = form->rows ? 5 : (uint32_t)form->rank;
-
-	if (!emu_want_address(decode, i))
-		return false;
-	if (operand->count != 2)
-		return emu_reject(decode, "operand %d must be [tensor map, {coordinates}]", i + 1);
-	if ((operand->items[1].kind == EMU_O_VECTOR ? operand->items[1].count : 1) != want)
-		return emu_reject(decode, "%u coordinates are needed", want);
-	return true;
-}
-
-static bool take_reduction(struct emu_decode *decode, struct tma_form *form)
-{
-	int which = emu_take_one(decode, emu_reduction_names);
-
-	if (which == -1)
-		return emu_reject(decode, "an operation is missing: .add, .min, .max, .inc, .dec, "
-					  ".and, .or or .xor");
-	form->direction = TMA_REDUCE;
-	form->reduction = (enum emu_reduction)which;
-	return which >= 0;
-}
-
-static bool decode_load(struct emu_decode *decode, struct tma_form *form)
-{
-	bool policy;
-	int want;
-
-	emu_take_space(decode, EMU_GLOBAL);
-	if (!emu_take(decode, "mbarrier::complete_tx::bytes"))
-		return emu_reject(decode, "a load completes by .mbarrier::complete_tx::bytes");
-	form->multicast = emu_take(decode, "multicast::cluster");
-	form->pair = emu_take(decode, "cta_group::2");
-	emu_take(decode, "cta_group::1");
-	policy = emu_take_cache(decode);
-	want = 3 + form->multicast + policy;
-	return emu_want_operands(decode, want, want) && emu_want_address(decode, 0) &&
-	       want_map(decode, 1, form) && emu_want_address(decode, 2) &&
-	       (!form->multicast || emu_want_value(decode, 3, 16)) &&
-	       (!policy || emu_want_value(decode, want - 1, 64));
-}
-
-static bool decode_store(struct emu_decode *decode, struct tma_form *form)
-{
-	bool policy;
-
-	form->space = emu_take_space(decode, EMU_SHARED);
-	if (!emu_take(decode, "bulk_group"))
-		return emu_reject(decode, "a store completes by .bulk_group");
-	policy = emu_take_cache(decode);
-	return emu_want_operands(decode, 2 + policy, 2 + policy) && want_map(decode, 0, form) &&
-	       emu_want_address(decode, 1) && (!policy || emu_want_value(decode, 2, 64));
-}
-
-static bool decode_tma(struct emu_decode *decode)
-{
-	struct emu_ins *ins = decode->ins;
-	struct tma_form *form = emu_decode_extra(decode, sizeof *form);
-
-	if (!form || !take_shape(decode, form))
-		return false;
-	ins->extra = form;
-	emu_results(ins, 0);
-	form->direction = TMA_STORE;
-	if (decode->opcode->name[3] == 'r' && !take_reduction(decode, form))
-		return false;
-	form->space = emu_take_space(decode, EMU_SHARED_CLUSTER);
-	if (form->space == EMU_GLOBAL)
-		return decode_store(decode, form);
-	if (form->direction == TMA_REDUCE)
-		return emu_reject(decode, "a reduction goes to .global");
-	form->direction = TMA_LOAD;
-	return decode_load(decode, form);
-}
-
-static bool decode_prefetch(struct emu_decode *decode)
-{
-	struct tma_form *form = emu_decode_extra(decode, sizeof *form);
-	bool policy;
-
-	if (!form || !take_shape(decode, form))
-		return false;
-	decode->ins->extra = form;
-	emu_results(decode->ins, 0);
-	emu_take(decode, "L2");
-	emu_take_space(decode, EMU_GLOBAL);
-	policy = emu_take_cache(decode);
-	return emu_want_operands(decode, 1 + policy, 1 + policy) && want_map(decode, 0, form) &&
-	       (!policy || emu_want_value(decode, 1, 64));
-}
-
-static const struct emu_opcode rows[] = {
-	{"cp.async.bulk.tensor", decode_tma, execute_tma, EMU_P_NO_RESULT | EMU_P_SM90},
-	{"cp.reduce.async.bulk.tensor", decode_tma, execute_tma, EMU_P_NO_RESULT | EMU_P_SM90},
-	{"cp.async.bulk.prefetch.tensor", decode_prefetch, execute_prefetch,
-	 EMU_P_NO_RESULT | EMU_P_SM90},
-};
-
-EMU_OPCODE_TABLE(tma, rows);
