@@ -132,6 +132,9 @@ local calls = {
   ["tcmma.try_cluster_cancel"] = function(o) return { o.response, o.loaded } end,
   ["tcmma.query_cluster_cancel"] = function(o) return { o.response } end,
   ["tcmma.dynamic_scheduling_loop"] = function() return { "m", function() end } end,
+  ["tcmma.block_spec"] = function() return { { 4, 4 }, function() return 0, 0 end } end,
+  ["tcmma.emit_pipeline"] = function() return { function() end, { grid = { 2 } } } end,
+  ["tcmma.emit_pipeline_warp_specialized"] = function() return { function() end, { grid = { 2 } } } end,
   ["tcmma.nd_loop"] = function() return { { 4, 4 }, function() end, { collective_axes = "m" } } end,
   ["tcmma.planar_snake"] = function() return { 0, { 4, 4 }, 1, 2 } end,
   ["tcmma.function.launch"] = function() return { { args = { 0 }, device = "emulator:sm_90a" } } end,
@@ -245,6 +248,8 @@ local elsewhere = {
   ["tcmma.matmul, opts = table"] = "operands must be one of", -- no options are fine; these arrays are not
   ["tcmma.copy_gmem_to_smem, barrier = nil"] = "without a barrier", -- the documented message
   ["tcmma.randint, opts = nil"] = "option 'high' is missing",
+  ["tcmma.emit_pipeline, opts = nil"] = "option 'grid' is missing",
+  ["tcmma.emit_pipeline_warp_specialized, opts = nil"] = "option 'grid' is missing",
   ["tcmma.nd_loop, opts = nil"] = "option 'collective_axes' is missing",
   ["tcmma.cluster_barrier, opts = nil"] = "option 'collective_axes' is missing",
 }

@@ -286,7 +286,8 @@ describe("tc.try_cluster_cancel and tc.query_cluster_cancel", function()
       function() tc.query_cluster_cancel(result, { "y", "x" }) end
   end, setup)
   helper.refuses("a cluster without names",
-    "tc.dynamic_scheduling_loop in a cluster needs cluster_names: its CTAs tell each other when an answer has been read",
+    "tc.dynamic_scheduling_loop in a cluster needs cluster_names: its CTAs tell each other when an answer has been "
+    .. "read",
     function() return function() tc.dynamic_scheduling_loop("x", function() end) end end,
     { grid = { 4 }, grid_names = { "x" }, cluster = { 2 } })
   helper.refuses("cluster_axes that leave one out",
@@ -379,7 +380,8 @@ describe("tc.nd_loop", function()
     return out:totable(), total
   end
 
-  for _, case in ipairs{ { { 7 }, { 1, 1 } }, { { 12 }, { 2, 2 } }, { { 5, 3 }, { 2, 2 } }, { { 2, 3, 4 }, { 5, 1 } } } do
+  for _, case in ipairs{ { { 7 }, { 1, 1 } }, { { 12 }, { 2, 2 } }, { { 5, 3 }, { 2, 2 } },
+                         { { 2, 3, 4 }, { 5, 1 } } } do
     it(("gives element t to worker t mod W: %s over %d"):format(table.concat(case[1], "x"), case[2][1] * case[2][2]),
       function()
         local out, total = walk(case[1], case[2])

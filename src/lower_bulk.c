@@ -76,7 +76,9 @@ bool tc_low_writes_seen(struct low *l)
 
 static bool reads_only(struct low *l, const struct op *wait)
 {
-	return wait->u.wait_smem.read_only || !tc_low_writes_seen(l);
+	const struct wait_smem_op *w = &wait->u.wait_smem;
+
+	return w->read_only || (!w->written && !tc_low_writes_seen(l));
 }
 
 /* Between a barrier and the next one, no thread can tell where in between another has done this. */

@@ -303,7 +303,9 @@ static int op_smem_to_gmem(lua_State *L)
 static const char wait_smem_doc[] =
 	"wait_smem_to_gmem(n: integer, opts?: {wait_read_only?: boolean})\n"
 	"Waits until at most `n` groups of this role's SMEM-to-GMEM copies are unfinished; with "
-	"`wait_read_only` until their SMEM has been read.";
+	"`wait_read_only` until their SMEM has been read. That is also enough in a kernel that never "
+	"looks at what it has copied, and taken unless `wait_read_only = false` says that GMEM must "
+	"be written, as before another copy to the same place.";
 
 static int op_wait_smem(lua_State *L)
 {
@@ -313,6 +315,8 @@ static int op_wait_smem(lua_State *L)
 	draft.u.wait_smem.n = (int)tc_check_integer(L, 1, 0, 63);
 	tc_options(L, 2, options);
 	draft.u.wait_smem.read_only = tc_option_boolean(L, 2, "wait_read_only", false);
+	if (tc_option_push(L, 2, "wait_read_only"))
+		draft.u.wait_smem.written = !draft.u.wait_smem.read_only;
 	tc_record_call(L, record, &draft);
 	return 0;
 }

@@ -304,7 +304,9 @@ static void put_operands(struct strbuf *b, struct kern *k, const struct op *o)
 		break;
 	case OP_WAIT_SMEM_TO_GMEM:
 		tc_printf(b, "%d%s", o->u.wait_smem.n,
-			  o->u.wait_smem.read_only ? " read_only" : "");
+			  o->u.wait_smem.read_only ? " read_only"
+			  : o->u.wait_smem.written ? " written"
+						   : "");
 		break;
 	case OP_BARRIER_ARRIVE:
 	case OP_COMMIT_ARRIVE:

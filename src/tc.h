@@ -402,7 +402,8 @@ struct copy_op { /* COPY_GMEM_TO_SMEM, COPY_SMEM_TO_GMEM */
 };
 struct wait_smem_op {
 	int n;
-	bool read_only;
+	bool read_only; /* for the SMEM alone */
+	bool written;   /* for GMEM, whether or not the kernel can tell */
 }; /* wait_smem_to_gmem */
 struct mma_op {
 	struct ref *acc, *a, *b;

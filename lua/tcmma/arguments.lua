@@ -21,11 +21,24 @@ function arguments.is_array(value)
   return meta and rawget(meta, "__name") == "tcmma.array"
 end
 
---- Raises at the caller of the public function, which calls this itself, unless `ok`.
+local own = debug.getinfo(1, "S").source:match "^(.*)/[^/]*$"
+
+--- Raises where the user's code called into the module.
+function arguments.fail(text, ...)
+  local level = 2
+  while true do
+    local info = debug.getinfo(level, "S")
+    if not info or info.what ~= "C" and info.source:match "^(.*)/[^/]*$" ~= own then break end
+    level = level + 1
+  end
+  error(text:format(...), level)
+end
+
+--- Raises unless `ok`: a bad argument of the public function.
 function arguments.check(ok, number, name, expected, value)
   if not ok then
-    error(("bad argument #%d to '%s' (%s expected, got %s)"):format(number, name, expected,
-      arguments.describe(value)), 3)
+    arguments.fail("bad argument #%d to '%s' (%s expected, got %s)", number, name, expected,
+      arguments.describe(value))
   end
 end
 
@@ -61,17 +74,17 @@ end
 function arguments.check_options(opts, number, name, known)
   if opts == nil then return {} end
   if type(opts) ~= "table" then
-    error(("bad argument #%d to '%s' (options table expected, got %s)"):format(number, name,
-      arguments.describe(opts)), 3)
+    arguments.fail("bad argument #%d to '%s' (options table expected, got %s)", number, name,
+      arguments.describe(opts))
   end
   for key, value in pairs(opts) do
     local option = known[key]
     if not option then
-      error(("bad argument #%d to '%s' (unknown option '%s' (%s))"):format(number, name, tostring(key),
-        advice(tostring(key), known)), 3)
+      arguments.fail("bad argument #%d to '%s' (unknown option '%s' (%s))", number, name, tostring(key),
+        advice(tostring(key), known))
     elseif not option[1](value) then
-      error(("bad argument #%d to '%s' (option '%s' must be %s, got %s)"):format(number, name, key, option[2],
-        arguments.describe(value)), 3)
+      arguments.fail("bad argument #%d to '%s' (option '%s' must be %s, got %s)", number, name, key, option[2],
+        arguments.describe(value))
     end
   end
   return opts

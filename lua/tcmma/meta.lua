@@ -263,6 +263,18 @@ function tc.barrier_wait(barrier, opts) end
 ---@return table
 function tc.bench(fn, opts) end
 
+---Which block of an array a step of a pipeline works on. `index_map` gets the indices of the step in the grid, and returns
+---as many block numbers as the array has dimensions; a dimension of `block_shape` is a size, `false` for one element that
+---the tile lacks, or `{ element = size }`, whose index counts elements instead of blocks. Options:
+---- `delay_release` (0): how many steps later the tile of an input is given back, for MMAs that still read it
+---- `swizzle`: of the tile in SMEM, as for `tc.smem`
+---- `collective_axes`: a cluster axis whose CTAs get the same block, by multicast (warp-specialised pipelines)
+---@param block_shape table
+---@param index_map function
+---@param opts? {delay_release?: integer, swizzle?: integer|string, collective_axes?: string|string[]}
+---@return table
+function tc.block_spec(block_shape, index_map, opts) end
+
 ---a / b rounded up, for b > 0: how many tiles of b cover a. Exact for every s32.
 ---@param a integer|Scalar
 ---@param b integer|Scalar
@@ -393,12 +405,12 @@ function tc.dtypes() end
 
 ---Records a loop over the work of this CTA and of those that it takes over: the kernel is launched with a grid of all the
 ---work, a CTA begins with its own element of it, and asks, while that is computed, for one that has not started
----(`tc.try_cluster_cancel`). So the CTAs that run share the work as they get it done, and the loads of a tile can run under
----the epilogue of the one before.
+---(`tc.try_cluster_cancel`). So the CTAs that run share the work as they get it done, and the loads of a tile can run
+---under the epilogue of the one before.
 ---
----`body` gets a table: `index` (a list of recorded scalars along `grid_names`) and `local_index` (the turn). The loop stands
----in shared code, once in a kernel, after the roles were made: every role gets it, and a role `scheduler` of one warp is
----added that asks. In a kernel without roles, or inside a block of a role, that one asks.
+---`body` gets a table: `index` (a list of recorded scalars along `grid_names`) and `local_index` (the turn). The loop
+---stands in shared code, once in a kernel, after the roles were made: every role gets it, and a role `scheduler` of one
+---warp is added that asks. In a kernel without roles, or inside a block of a role, that one asks.
 ---
 ---A cluster takes over work together; `cluster_axes`, if given, must name all its axes. `sm_90a` has no launch control:
 ---there each CTA does its own element and no other, with the same results.
@@ -406,6 +418,39 @@ function tc.dtypes() end
 ---@param body function
 ---@param opts? {cluster_axes?: string|string[]}
 function tc.dynamic_scheduling_loop(grid_names, body, opts) end
+
+---
+---A software pipeline in one role: for every step of `grid`, in order, the last dimension fastest, `body` gets tiles in
+---SMEM that hold the blocks of the inputs, and fills those of the outputs. The blocks of `max_concurrent_steps` (1) steps
+---are under way at once. The result is called with the arrays, inputs first: `tc.emit_pipeline(body, opts)(a, b, out)`.
+---
+---`body(info, tiles...)`: `info.index` is a list of recorded scalars, `info.step` counts the steps. The block of an input
+---that is the same at all steps is loaded once. Steps in a row that have one output block store it at the last of them;
+---its tile then holds what that step has written.
+---
+---An MMA that reads a tile must be waited for before the step ends, or `delay_release` steps later.
+---@param body function
+---@param opts {grid: (integer|Scalar)[], in_specs?: table[], out_specs?: table[], max_concurrent_steps?: integer}
+---@return function
+function tc.emit_pipeline(body, opts) end
+
+---
+---The same with the loads in a role of their own, which runs up to `max_concurrent_steps` (2) steps ahead. It stands in
+---shared code. `info.compute` is the number of the compute role, from 0. Options beside those of `tc.emit_pipeline`:
+---- `memory`, `compute`: the roles, where they exist; else `memory` (one warp) and `compute` (`num_compute_wgs`
+---  warpgroups) are made. Several compute roles each run `body`, without outputs
+---- `memory_registers`: `tc.set_max_registers` of the memory role; the compute roles get what it leaves
+---- `compute_context`: gets the pipeline as a function and calls it once, in the block of the compute role: vars that it
+---  makes live on over the steps
+---- `manual_consumed_barriers`: `body` arrives on `info.consumed` itself, as in
+---  `tc.mma(acc, a, b, { barrier = info.consumed })`
+---
+---At its end a run has given back all of its tiles. To overlap the loads of a tile of a matmul with the end of the one
+---before, put the tiles into the grid.
+---@param body function
+---@param opts {grid: (integer|Scalar)[], in_specs?: table[], out_specs?: table[], max_concurrent_steps?: integer, memory?: Role, compute?: Role|Role[], num_compute_wgs?: integer, memory_registers?: integer, manual_consumed_barriers?: boolean, compute_context?: function}
+---@return function
+function tc.emit_pipeline_warp_specialized(body, opts) end
 
 ---A new array whose contents are undefined until written; the emulator reports reads of them in
 ---the modes that check.
@@ -823,7 +868,7 @@ function tc.versions() end
 ---Waits for the role's TMEM loads, so that an MMA of this role may overwrite what they read.
 function tc.wait_load_tmem() end
 
----Waits until at most `n` groups of this role's SMEM-to-GMEM copies are unfinished; with `wait_read_only` until their SMEM has been read.
+---Waits until at most `n` groups of this role's SMEM-to-GMEM copies are unfinished; with `wait_read_only` until their SMEM has been read. That is also enough in a kernel that never looks at what it has copied, and taken unless `wait_read_only = false` says that GMEM must be written, as before another copy to the same place.
 ---@param n integer
 ---@param opts? {wait_read_only?: boolean}
 function tc.wait_smem_to_gmem(n, opts) end

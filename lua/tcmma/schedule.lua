@@ -2,20 +2,14 @@
 
 local arguments = require "tcmma.arguments"
 local documentation = require "tcmma.documentation"
+local grids = require "tcmma.grid"
 local tc = require "tcmma"
+
+local are_names, as_list, is_index, show = grids.are_names, grids.as_list, grids.is_index, grids.show
 
 local schedule = {}
 
 -- ---- numbers of Lua and of the kernel alike -------------------------------------------------------------------
-
-local function is_class(value, name)
-  local meta = type(value) == "userdata" and debug.getmetatable(value)
-  return (meta and rawget(meta, "__name")) == "tcmma." .. name
-end
-
-local function is_index(value)
-  return math.type(value) == "integer" or is_class(value, "scalar")
-end
 
 local function is_less(a, b)
   if math.type(a) and math.type(b) then return a < b end
@@ -27,26 +21,11 @@ local function choose(condition, a, b)
   return condition:select(a, b)
 end
 
---- A list of indices, or nil and what is wrong.
+--- A list of extents.
 local function is_extents(list)
-  if type(list) ~= "table" or #list == 0 then return false end
-  for _, extent in ipairs(list) do
-    if not is_index(extent) or math.type(extent) and extent < 1 then return false end
-  end
-  return true
-end
-
-local function as_list(names)
-  return type(names) == "string" and { names } or names
-end
-
-local function are_names(value)
-  if type(value) == "string" then return true end
-  if type(value) ~= "table" then return false end
-  for _, name in ipairs(value) do
-    if type(name) ~= "string" then return false end
-  end
-  return true
+  return type(list) == "table" and #list > 0 and grids.all_of(list, function(extent)
+    return is_index(extent) and not (math.type(extent) and extent < 1)
+  end)
 end
 
 -- ---- static scheduling ----------------------------------------------------------------------------------------
@@ -62,41 +41,20 @@ local function worker_of(axes)
   return worker, workers
 end
 
---- Indices from the number of an element, the last one fastest.
-local function unravel(number, grid)
-  local index = {}
-  for d = #grid, 2, -1 do
-    index[d] = number % grid[d]
-    number = number // grid[d]
-  end
-  index[1] = number
-  return index
-end
-
 local loop_options = {
   collective_axes = { are_names, "the name of an axis, or a list of them" },
   tiling = { function(value)
-    if type(value) ~= "table" then return false end
-    for _, size in ipairs(value) do
-      if math.type(size) ~= "integer" or size < 1 then return false end
-    end
-    return true
+    return grids.all_of(value, function(size) return math.type(size) == "integer" and size >= 1 end)
   end, "a list of integers >= 1" },
 }
 
-local function show(list)
-  local text = {}
-  for i, x in ipairs(list) do text[i] = tostring(x) end
-  return "(" .. table.concat(text, ", ") .. (#list == 1 and ",)" or ")")
-end
-
 local function check_tiling(tiling, grid)
   if #tiling ~= #grid then
-    error(("tiling=%s and grid=%s must have same length."):format(show(tiling), show(grid)), 3)
+    arguments.fail("tiling=%s and grid=%s must have same length.", show(tiling), show(grid))
   end
   for i, size in ipairs(tiling) do
     if math.type(grid[i]) and grid[i] % size ~= 0 then
-      error(("Tiling %s does not divide grid %s."):format(show(tiling), show(grid)), 3)
+      arguments.fail("Tiling %s does not divide grid %s.", show(tiling), show(grid))
     end
   end
 end
@@ -106,21 +64,21 @@ function schedule.nd_loop(grid, body, opts)
   arguments.check(type(body) == "function", 2, "nd_loop", "body: function", body)
   opts = arguments.check_options(opts, 3, "nd_loop", loop_options)
   if not opts.collective_axes then
-    error("bad argument #3 to 'nd_loop' (option 'collective_axes' is missing: the axes whose CTAs share the work)", 2)
+    arguments.fail("bad argument #3 to 'nd_loop' (option 'collective_axes' is missing: the axes whose CTAs share "
+      .. "the work)")
   end
-  local walked, total = grid, 1
+  local walked, total = grid, grids.size(grid)
   if opts.tiling then
     check_tiling(opts.tiling, grid)
     walked = {}
     for i, extent in ipairs(grid) do walked[i] = extent // opts.tiling[i] end
     table.move(opts.tiling, 1, #grid, #grid + 1, walked)
   end
-  for _, extent in ipairs(grid) do total = total * extent end
   local worker, workers = worker_of(as_list(opts.collective_axes))
   local steps = (total + (workers - 1) - worker) // workers
   if math.type(total) and total % workers == 0 then steps = total // workers end
   tc.range(steps, function(step)
-    local index = unravel(workers == 1 and step or step * workers + worker, walked)
+    local index = grids.unravel(workers == 1 and step or step * workers + worker, walked)
     if opts.tiling then
       local whole = {}
       for d, size in ipairs(opts.tiling) do whole[d] = index[d] * size + index[#grid + d] end
@@ -170,18 +128,18 @@ local function cluster_of(kernel, given)
   for _, name in ipairs(as_list(given or {})) do known[name] = true end
   for _, name in ipairs(kernel.cluster_names) do
     if not name then
-      error("tc.dynamic_scheduling_loop in a cluster needs cluster_names: its CTAs tell each other when an answer "
-        .. "has been read", 3)
+      arguments.fail("tc.dynamic_scheduling_loop in a cluster needs cluster_names: its CTAs tell each other when an "
+        .. "answer has been read")
     end
     if given and not known[name] and tc.axis_size(name) > 1 then
-      error(("tc.dynamic_scheduling_loop: cluster_axes must name every axis of the cluster, '%s' is missing: all its "
-        .. "CTAs take over work together"):format(name), 3)
+      arguments.fail("tc.dynamic_scheduling_loop: cluster_axes must name every axis of the cluster, '%s' is missing: "
+        .. "all its CTAs take over work together", name)
     end
     known[name] = nil
     if tc.axis_size(name) > 1 then axes[#axes + 1] = name end
   end
   local unknown = next(known)
-  if unknown then error(("tc.dynamic_scheduling_loop: unknown cluster axis '%s'"):format(unknown), 3) end
+  if unknown then arguments.fail("tc.dynamic_scheduling_loop: unknown cluster axis '%s'", unknown) end
   return #axes > 0 and axes or nil
 end
 
@@ -207,7 +165,7 @@ function schedule.dynamic_scheduling_loop(grid_names, body, opts)
   })
   grid_names = as_list(grid_names)
   local kernel = tc.recording()
-  if not kernel then error("tc.dynamic_scheduling_loop outside of a recording", 2) end
+  if not kernel then arguments.fail "tc.dynamic_scheduling_loop outside of a recording" end
   local axes = cluster_of(kernel, opts.cluster_axes)
   local index = {}
   for i, name in ipairs(grid_names) do index[i] = tc.var(tc.axis_index(name)) end
@@ -262,17 +220,17 @@ dimension to the opposite one, the next strip back again. The last strip may be 
 
 The 16 bytes of SMEM that `tc.try_cluster_cancel` writes its answer to, or a ring of `num_buffers` of them, which
 `result[i]` indexes.]] },
-  { "dynamic_scheduling_loop", schedule.dynamic_scheduling_loop, "dynamic_scheduling_loop(grid_names: string|string[], "
-    .. "body: function, opts?: {cluster_axes?: string|string[]})" .. [[
+  { "dynamic_scheduling_loop", schedule.dynamic_scheduling_loop, "dynamic_scheduling_loop(grid_names: "
+    .. "string|string[], body: function, opts?: {cluster_axes?: string|string[]})" .. [[
 
 Records a loop over the work of this CTA and of those that it takes over: the kernel is launched with a grid of all the
 work, a CTA begins with its own element of it, and asks, while that is computed, for one that has not started
-(`tc.try_cluster_cancel`). So the CTAs that run share the work as they get it done, and the loads of a tile can run under
-the epilogue of the one before.
+(`tc.try_cluster_cancel`). So the CTAs that run share the work as they get it done, and the loads of a tile can run
+under the epilogue of the one before.
 
-`body` gets a table: `index` (a list of recorded scalars along `grid_names`) and `local_index` (the turn). The loop stands
-in shared code, once in a kernel, after the roles were made: every role gets it, and a role `scheduler` of one warp is
-added that asks. In a kernel without roles, or inside a block of a role, that one asks.
+`body` gets a table: `index` (a list of recorded scalars along `grid_names`) and `local_index` (the turn). The loop
+stands in shared code, once in a kernel, after the roles were made: every role gets it, and a role `scheduler` of one
+warp is added that asks. In a kernel without roles, or inside a block of a role, that one asks.
 
 A cluster takes over work together; `cluster_axes`, if given, must name all its axes. `sm_90a` has no launch control:
 there each CTA does its own element and no other, with the same results.]] },

@@ -1,0 +1,57 @@
+--- Grids of work and indices in them, as numbers of Lua or recorded scalars.
+
+local grid = {}
+
+--- An object of the class "tcmma.NAME".
+function grid.is_a(value, name)
+  local meta = type(value) == "userdata" and debug.getmetatable(value)
+  return (meta and rawget(meta, "__name")) == "tcmma." .. name
+end
+
+function grid.is_index(value)
+  return math.type(value) == "integer" or grid.is_a(value, "scalar")
+end
+
+--- Every element of a list passes; false for what is no list.
+function grid.all_of(list, test)
+  if type(list) ~= "table" then return false end
+  for i = 1, #list do
+    if not test(list[i]) then return false end
+  end
+  return true
+end
+
+--- A name, or a list of names.
+function grid.are_names(value)
+  return type(value) == "string" or grid.all_of(value, function(name) return type(name) == "string" end)
+end
+
+function grid.as_list(names)
+  return type(names) == "string" and { names } or names
+end
+
+--- Extents and the like as a message shows them: (4, 6).
+function grid.show(list)
+  local text = {}
+  for i, x in ipairs(list) do text[i] = tostring(x) end
+  return "(" .. table.concat(text, ", ") .. (#list == 1 and ",)" or ")")
+end
+
+function grid.size(extents)
+  local size = 1
+  for _, extent in ipairs(extents) do size = size * extent end
+  return size
+end
+
+--- Indices from the number of an element, the last dimension fastest.
+function grid.unravel(number, extents)
+  local index = {}
+  for d = #extents, 2, -1 do
+    index[d] = number % extents[d]
+    number = number // extents[d]
+  end
+  index[1] = number
+  return index
+end
+
+return grid

@@ -1,0 +1,424 @@
+-- tc.emit_pipeline and tc.emit_pipeline_warp_specialized: results against those computed in Lua, or the product in
+-- double precision, in the emulator's three modes without a hazard.
+local tc = require "tcmma"
+local kernels = require "compiler_kernels"
+local helper = require "helper"
+
+local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
+local targets = { "sm_100a", "sm_90a" }
+
+local function in_all_modes(kernel, check, make, only)
+  for _, target in ipairs(only or targets) do
+    for _, mode in ipairs(modes) do
+      local arrays = { make() }
+      local report = kernel:emulate({ target = target, mode = mode.mode, seed = mode.seed }, table.unpack(arrays))
+      assert.are.equal(0, #report.hazards, report.hazards[1] and report.hazards[1].message)
+      check(table.unpack(arrays))
+    end
+    local ok, message, code = kernels.assembles(kernel, target)
+    if code ~= "no-library" then assert.is_true(ok, message) end
+  end
+end
+
+local function equal(expected)
+  return function(...)
+    local out = select(select("#", ...), ...)
+    assert.are.equal(0, (tc.max_error(out, expected)))
+  end
+end
+
+local function numbers(shape, seed) return kernels.integers(shape, tc.float32, seed) end
+
+-- expected[i][j] = fn(i, j), 0-based.
+local function table_of(rows, columns, fn)
+  local list = {}
+  for i = 0, rows - 1 do
+    list[i + 1] = {}
+    for j = 0, columns - 1 do list[i + 1][j + 1] = fn(i, j) end
+  end
+  return tc.from_table(list, tc.float32, { rows, columns })
+end
+
+-- out = 2 a + bias by blocks; the bias (1, N) changes with n, or not at all where there is one column of blocks.
+local function scaled(o)
+  local rows, columns, tm, tn = o.rows, o.columns, o.tm or 64, o.tn or 64
+  local emit = o.specialized and tc.emit_pipeline_warp_specialized or tc.emit_pipeline
+  return tc.kernel{
+    name = "scaled",
+    args = { tc.gmem({ rows, columns }, tc.float32), tc.gmem({ 1, columns }, tc.float32),
+      tc.gmem({ rows, columns }, tc.float32) },
+    body = function(a, bias, out)
+      local function step(_, x, y, z)
+        local row = y:at(0):load()
+        z:store(x:load() * 2 + row:broadcast({ tm, tn }, 0))
+      end
+      local run = emit(step, {
+        grid = { rows // tm, columns // tn }, max_concurrent_steps = o.steps,
+        in_specs = {
+          tc.block_spec({ tm, tn }, function(m, n) return m, n end, { delay_release = o.delay }),
+          tc.block_spec({ 1, tn }, function(_, n) return 0, n end, { swizzle = "none",
+            delay_release = o.delay_bias or o.delay }),
+        },
+        out_specs = { tc.block_spec({ tm, tn }, function(m, n) return m, n end) },
+      })
+      for _ = 1, o.runs or 1 do run(a, bias, out) end
+    end,
+  }
+end
+
+local function check_scaled(o)
+  local a, bias = numbers({ o.rows, o.columns }, 1), numbers({ 1, o.columns }, 2)
+  local x, y = a:totable(), bias:totable()
+  local expected = table_of(o.rows, o.columns, function(i, j) return 2 * x[i + 1][j + 1] + y[1][j + 1] end)
+  in_all_modes(scaled(o), equal(expected), function() return a, bias, tc.zeros({ o.rows, o.columns }, tc.float32) end)
+end
+
+for _, specialized in ipairs{ false, true } do
+  describe(specialized and "tc.emit_pipeline_warp_specialized" or "tc.emit_pipeline", function()
+    for _, steps in ipairs{ 1, 2, 3, 4, 9 } do
+      it(("streams blocks, %d at once"):format(steps), function()
+        check_scaled{ rows = 192, columns = 128, steps = steps, specialized = specialized }
+      end)
+    end
+    it("keeps tiles longer", function()
+      for delay = 1, 3 do
+        check_scaled{ rows = 192, columns = 128, steps = 4, delay = delay, specialized = specialized }
+      end
+    end)
+    it("runs several times", function()
+      check_scaled{ rows = 192, columns = 128, steps = 3, runs = 3, specialized = specialized }
+    end)
+    it("loads a block that stays the same once", function()
+      local o = { rows = 256, columns = 64, steps = 2, specialized = specialized }
+      check_scaled(o)
+      local report = scaled(o):emulate({ target = "sm_100a" }, tc.ones({ 256, 64 }, tc.float32),
+        tc.ones({ 1, 64 }, tc.float32), tc.zeros({ 256, 64 }, tc.float32))
+      assert.are.equal(0, #report.hazards)
+    end)
+    it("makes one step of a grid of one block", function()
+      check_scaled{ rows = 64, columns = 64, steps = 4, specialized = specialized }
+    end)
+  end)
+end
+
+describe("tc.emit_pipeline", function()
+  it("takes inputs of different delay_release", function()
+    check_scaled{ rows = 192, columns = 192, steps = 3, delay = 2, delay_bias = 0 }
+  end)
+
+  it("takes a recorded grid", function()
+    local kernel = tc.kernel{
+      name = "recorded", args = { tc.gmem({ "M", 64 }, tc.float32), tc.gmem({ "M", 64 }, tc.float32) },
+      body = function(a, out)
+        tc.emit_pipeline(function(_, x, y) y:store(x:load() + 1) end, {
+          grid = { tc.cdiv(a.shape[1], 32) }, max_concurrent_steps = 3,
+          in_specs = { tc.block_spec({ 32, 64 }, function(m) return m, 0 end) },
+          out_specs = { tc.block_spec({ 32, 64 }, function(m) return m, 0 end) },
+        })(a, out)
+      end,
+    }
+    for _, rows in ipairs{ 32, 64, 70, 200 } do
+      local a = numbers({ rows, 64 }, 3)
+      local x = a:totable()
+      in_all_modes(kernel, equal(table_of(rows, 64, function(i, j) return x[i + 1][j + 1] + 1 end)),
+        function() return a, tc.zeros({ rows, 64 }, tc.float32) end)
+    end
+  end)
+
+  it("squeezes dimensions, and counts elements", function()
+    local kernel = tc.kernel{
+      name = "squeezed", args = { tc.gmem({ 4, 96, 64 }, tc.float32), tc.gmem({ 32, 64 }, tc.float32) },
+      body = function(a, out)
+        tc.emit_pipeline(function(_, x, y) y:store(x:load()) end, {
+          grid = { 1 }, in_specs = { tc.block_spec({ false, { element = 32 }, 64 }, function() return 2, 40, 0 end) },
+          out_specs = { tc.block_spec({ 32, 64 }, function() return 0, 0 end) },
+        })(a, out)
+      end,
+    }
+    local a = numbers({ 4, 96, 64 }, 4)
+    local x = a:totable()
+    in_all_modes(kernel, equal(table_of(32, 64, function(i, j) return x[3][41 + i][j + 1] end)),
+      function() return a, tc.zeros({ 32, 64 }, tc.float32) end)
+  end)
+
+  -- Sums over the last dimension of the grid; a block is stored at its last step.
+  local function sums(nested)
+    return tc.kernel{
+      name = "sums", args = { tc.gmem({ 128, 256 }, tc.float32), tc.gmem({ 128, 32 }, tc.float32) },
+      body = function(a, out)
+        local function inner(read, write, m)
+          local sum = tc.var(tc.full({ 64, 32 }, 0, tc.float32))
+          tc.emit_pipeline(function(_, x) sum:set(sum:get() + x:load()) end, {
+            grid = { 8 }, max_concurrent_steps = 3,
+            in_specs = { tc.block_spec({ 64, 32 }, function(k) return m, k end) },
+          })(read)
+          write:store(sum:get())
+        end
+        if nested then
+          tc.emit_pipeline(function(info, z) inner(a, z, info.index[1]) end, {
+            grid = { 2 }, max_concurrent_steps = 2,
+            out_specs = { tc.block_spec({ 64, 32 }, function(m) return m, 0 end) },
+          })(out)
+          return
+        end
+        local sum = tc.var(tc.full({ 64, 32 }, 0, tc.float32))
+        tc.emit_pipeline(function(info, x, z)
+          tc.when(info.index[2]:eq(0), function() sum:set(tc.full({ 64, 32 }, 0, tc.float32)) end)
+          sum:set(sum:get() + x:load())
+          z:store(sum:get())
+        end, {
+          grid = { 2, 8 }, max_concurrent_steps = 3,
+          in_specs = { tc.block_spec({ 64, 32 }, function(m, k) return m, k end) },
+          out_specs = { tc.block_spec({ 64, 32 }, function(m) return m, 0 end) },
+        })(a, out)
+      end,
+    }
+  end
+  for _, nested in ipairs{ false, true } do
+    it(nested and "nests" or "stores a block at the last of its steps", function()
+      local a = numbers({ 128, 256 }, 5)
+      local x = a:totable()
+      local expected = table_of(128, 32, function(i, j)
+        local sum = 0
+        for k = 0, 7 do sum = sum + x[i + 1][32 * k + j + 1] end
+        return sum
+      end)
+      in_all_modes(sums(nested), equal(expected), function() return a, tc.zeros({ 128, 32 }, tc.float32) end)
+    end)
+  end
+
+  it("keeps an output that stays the same until the end", function()
+    local kernel = tc.kernel{
+      name = "still", args = { tc.gmem({ 256, 32 }, tc.float32), tc.gmem({ 64, 32 }, tc.float32) },
+      body = function(a, out)
+        tc.emit_pipeline(function(info, x, z)
+          tc.when(info.step:eq(0), function() z:store(x:load()) end, function() z:store(z:load() + x:load()) end)
+        end, {
+          grid = { 4 }, max_concurrent_steps = 2,
+          in_specs = { tc.block_spec({ 64, 32 }, function(m) return m, 0 end) },
+          out_specs = { tc.block_spec({ 64, 32 }, function() return 0, 0 end) },
+        })(a, out)
+      end,
+    }
+    local a = numbers({ 256, 32 }, 6)
+    local x = a:totable()
+    local expected = table_of(64, 32, function(i, j)
+      return x[i + 1][j + 1] + x[i + 65][j + 1] + x[i + 129][j + 1] + x[i + 193][j + 1]
+    end)
+    in_all_modes(kernel, equal(expected), function() return a, tc.zeros({ 64, 32 }, tc.float32) end)
+  end)
+
+  local function spec(opts, shape)
+    return tc.block_spec(shape or { 64, 64 }, function(m) return m, 0 end, opts)
+  end
+  local setup = { args = { tc.gmem({ 256, 64 }, tc.float32) }, cluster = { 2 }, cluster_names = { "c" } }
+  local function refuses(title, expected, bad, good)
+    helper.refuses(title, expected, function(a)
+      return function() bad(a) end, good and function() good(a) end
+    end, setup)
+  end
+  local function nothing() end
+  refuses("an empty grid", "All elements in the grid must be strictly positive, but got grid=(4, 0)",
+    function() tc.emit_pipeline(nothing, { grid = { 4, 0 } }) end,
+    function() tc.emit_pipeline(nothing, { grid = { 4, 1 } }) end)
+  refuses("multicast inputs", "BlockSpecs with collective_axes are not supported in emit_pipeline",
+    function() tc.emit_pipeline(nothing, { grid = { 4 }, in_specs = { spec{ collective_axes = "c" } } }) end,
+    function() tc.emit_pipeline(nothing, { grid = { 4 }, in_specs = { spec() } }) end)
+  refuses("multicast outputs", "Output BlockSpecs cannot have collective_axes",
+    function() tc.emit_pipeline(nothing, { grid = { 4 }, out_specs = { spec{ collective_axes = "c" } } }) end)
+  -- The largest delay counts, not the smallest.
+  refuses("too few tiles for the largest delay", "max_concurrent_steps must be greater than all delay_release values, "
+    .. "but max_concurrent_steps=2 and delay_release_levels=[0, 2].",
+    function()
+      local specs = { spec(), spec{ delay_release = 2 } }
+      tc.emit_pipeline(nothing, { grid = { 4 }, max_concurrent_steps = 2, in_specs = specs })
+    end,
+    function()
+      local specs = { spec(), spec{ delay_release = 2 } }
+      tc.emit_pipeline(nothing, { grid = { 4 }, max_concurrent_steps = 3, in_specs = specs })
+    end)
+  refuses("other refs than specs", "tc.emit_pipeline: 1 in_specs and 0 out_specs, but 2 refs are given",
+    function(a) tc.emit_pipeline(nothing, { grid = { 4 }, in_specs = { spec() } })(a, a) end)
+  refuses("a block of another rank", "tc.emit_pipeline: ref 1 has 2 dimensions, its block_shape has 3",
+    function(a) tc.emit_pipeline(nothing, { grid = { 4 }, in_specs = { spec(nil, { 1, 64, 64 }) } })(a) end)
+end)
+
+-- ---- warp-specialised -----------------------------------------------------------------------------------------------
+
+-- A matmul whose MMAs give the tiles back themselves; the tiles of the result are steps of the grid too.
+local function matmul(o)
+  local TM, TN, TK = 128, 64, 64
+  local dtype = tc.bfloat16
+  local cluster = o.cluster
+  local m_tiles, n_tiles, k_tiles = o.m // TM, o.n // TN, o.k // TK
+  return tc.kernel{
+    name = "matmul",
+    args = { tc.gmem({ o.m, o.k }, dtype), tc.gmem({ o.k, o.n }, dtype), tc.gmem({ o.m, o.n }, tc.float32) },
+    cluster = cluster and { cluster } or nil, cluster_names = cluster and { "cta" } or nil,
+    body = function(a, b, out)
+      local acc = tc.tmem({ TM, TN }, tc.float32)
+      local done = tc.barrier{ name = "done", orders_tensor_core = true }
+      local out_smem = tc.smem({ TM, 32 }, tc.float32)
+      local rank = cluster and tc.axis_index "cta" or 0
+      local rows = cluster and m_tiles // cluster or m_tiles
+      local function row(m) return cluster and m * cluster + rank or m end
+      local run = tc.emit_pipeline_warp_specialized(function(info, x, y)
+        local m, n, k = table.unpack(info.index)
+        tc.mma(acc, x, y, { barrier = info.consumed, accumulate = k:gt(0) })
+        tc.when(k:eq(k_tiles - 1), function()
+          tc.commit_arrive(done)
+          tc.barrier_wait(done)
+          for piece = 0, TN // 32 - 1 do
+            tc.wait_smem_to_gmem(0, { wait_read_only = true })
+            out_smem:store(tc.async_load_tmem(acc:at(tc.all, tc.ds(32 * piece, 32))))
+            tc.commit_smem()
+            tc.copy_smem_to_gmem(out_smem, out:tile({ row(m), n * (TN // 32) + piece }, { TM, 32 }))
+          end
+          tc.wait_load_tmem()
+        end)
+      end, {
+        grid = { rows, n_tiles, k_tiles }, max_concurrent_steps = o.steps or 3, manual_consumed_barriers = true,
+        in_specs = {
+          tc.block_spec({ TM, TK }, function(m, _, k) return row(m), k end),
+          tc.block_spec({ TK, TN }, function(_, n, k) return k, n end,
+            cluster and { collective_axes = "cta" } or nil),
+        },
+      })
+      run(a, b)
+    end,
+  }
+end
+
+describe("tc.emit_pipeline_warp_specialized", function()
+  for _, case in ipairs{ { m = 256, n = 128, k = 192 }, { m = 256, n = 128, k = 192, cluster = 2, steps = 2 } } do
+    it(("feeds a matmul%s"):format(case.cluster and ", one operand by multicast" or ""), function()
+      local a, b = kernels.integers({ case.m, case.k }, tc.bfloat16, 1), kernels.integers({ case.k, case.n },
+        tc.bfloat16, 2)
+      -- On Hopper a release with cluster barriers is a deferred one of the MMAs, too.
+      in_all_modes(matmul(case), equal(tc.reference.matmul(a, b)), function()
+        return a, b, tc.zeros({ case.m, case.n }, tc.float32)
+      end)
+    end)
+  end
+
+  it("carries values over the steps in compute_context", function()
+    local kernel = tc.kernel{
+      name = "carry", args = { tc.gmem({ 512, 64 }, tc.float32), tc.gmem({ 64, 64 }, tc.float32) },
+      body = function(a, out)
+        local sum
+        tc.emit_pipeline_warp_specialized(function(_, x) sum:set(sum:get() + x:load()) end, {
+          grid = { 8 }, max_concurrent_steps = 3, memory_registers = 40,
+          in_specs = { tc.block_spec({ 64, 64 }, function(k) return k, 0 end) },
+          compute_context = function(run)
+            sum = tc.var(tc.full({ 64, 64 }, 0, tc.float32))
+            run()
+            out:store(sum:get())
+          end,
+        })(a)
+      end,
+    }
+    local a = numbers({ 512, 64 }, 7)
+    local x = a:totable()
+    local expected = table_of(64, 64, function(i, j)
+      local sum = 0
+      for k = 0, 7 do sum = sum + x[64 * k + i + 1][j + 1] end
+      return sum
+    end)
+    in_all_modes(kernel, equal(expected), function() return a, tc.zeros({ 64, 64 }, tc.float32) end)
+  end)
+
+  it("shares tiles among several compute roles", function()
+    local kernel = tc.kernel{
+      name = "shared", args = { tc.gmem({ 256, 64 }, tc.float32), tc.gmem({ 2, 256, 64 }, tc.float32) },
+      body = function(a, out)
+        local compute = { tc.role{ name = "first", warpgroups = 1 }, tc.role{ name = "second", warpgroups = 1 } }
+        tc.emit_pipeline_warp_specialized(function(info, x)
+          out:at(info.compute):tile({ info.index[1], 0 }, { 64, 64 }):store(x:load() * (info.compute + 1))
+        end, {
+          grid = { 4 }, max_concurrent_steps = 2, compute = compute, memory = tc.role{ name = "fetch", warps = 1 },
+          in_specs = { tc.block_spec({ 64, 64 }, function(m) return m, 0 end) },
+        })(a)
+      end,
+    }
+    local a = numbers({ 256, 64 }, 8)
+    local x = a:totable()
+    local list = {}
+    for c = 1, 2 do
+      list[c] = {}
+      for i = 1, 256 do
+        list[c][i] = {}
+        for j = 1, 64 do list[c][i][j] = c * x[i][j] end
+      end
+    end
+    in_all_modes(kernel, equal(tc.from_table(list, tc.float32, { 2, 256, 64 })), function()
+      return a, tc.zeros({ 2, 256, 64 }, tc.float32)
+    end)
+  end)
+
+  it("shows a tile that is given back while an MMA reads it", function()
+    local kernel = tc.kernel{
+      name = "early", args = { tc.gmem({ 128, 512 }, tc.bfloat16), tc.gmem({ 512, 64 }, tc.bfloat16) },
+      body = function(a, b)
+        local acc = tc.tmem({ 128, 64 }, tc.float32)
+        local done = tc.barrier{ orders_tensor_core = true }
+        tc.emit_pipeline_warp_specialized(function(info, x, y)
+          tc.mma(acc, x, y, { accumulate = info.step:gt(0) })
+          tc.when(info.step:eq(7), function()
+            tc.commit_arrive(done)
+            tc.barrier_wait(done)
+          end)
+        end, {
+          grid = { 8 }, max_concurrent_steps = 2,
+          in_specs = { tc.block_spec({ 128, 64 }, function(k) return 0, k end),
+            tc.block_spec({ 64, 64 }, function(k) return k, 0 end) },
+        })(a, b)
+      end,
+    }
+    local report = kernel:emulate({ target = "sm_100a", mode = "check" }, tc.zeros({ 128, 512 }, tc.bfloat16),
+      tc.zeros({ 512, 64 }, tc.bfloat16))
+    assert.is_true(#report.hazards > 0)
+  end)
+
+  local setup = { args = { tc.gmem({ 256, 64 }, tc.float32) }, cluster = { 2, 2 }, cluster_names = { "c", "d" } }
+  local function nothing() end
+  local function spec(opts)
+    return tc.block_spec({ 64, 64 }, function(m) return m, 0 end, opts)
+  end
+  local function refuses(title, expected, bad, good)
+    helper.refuses(title, expected, function(a)
+      return function() bad(a) end, good and function() good(a) end
+    end, setup)
+  end
+  local function emit(opts)
+    opts.grid = opts.grid or { 4 }
+    return tc.emit_pipeline_warp_specialized(nothing, opts)
+  end
+  refuses("two multicast axes", "Only a single collective axis supported in input BlockSpecs, but got (c, d)",
+    function() emit{ in_specs = { spec{ collective_axes = { "c", "d" } } } } end,
+    function() emit{ in_specs = { spec{ collective_axes = { "c" } } } } end)
+  refuses("different delays",
+    "All inputs must have the same delay_release, but in_spec.delay_release=1 != delay_release=0",
+    function() emit{ in_specs = { spec(), spec{ delay_release = 1 } } } end,
+    function() emit{ in_specs = { spec{ delay_release = 1 }, spec{ delay_release = 1 } } } end)
+  refuses("too few tiles",
+    "max_concurrent_steps must be greater than delay_release, but max_concurrent_steps=2, delay_release=2",
+    function() emit{ in_specs = { spec{ delay_release = 2 } } } end,
+    function() emit{ in_specs = { spec{ delay_release = 2 } }, max_concurrent_steps = 3 } end)
+  refuses("outputs of several roles", "SMEM outputs are not supported with multiple compute warpgroups",
+    function()
+      emit{ out_specs = { spec() }, compute = { tc.role{ warpgroups = 1 }, tc.role{ warpgroups = 1 } } }
+    end, function() emit{ out_specs = { spec() }, num_compute_wgs = 2 } end)
+
+  for _, case in ipairs{ { 0, "Pipeline was not called in `compute_context`" }, { 1 },
+                         { 2, "Cannot call pipeline more than once in `compute_context`" } } do
+    it(("wants the pipeline called once, not %d times"):format(case[1]), function()
+      helper.recording(setup, function(_, a)
+        local run = emit{ in_specs = { spec() }, compute_context = function(run)
+          for _ = 1, case[1] do run() end
+        end }
+        if not case[2] then return run(a) end
+        assert.are.equal(case[2], helper.first_line(helper.message(function() run(a) end)))
+      end)
+    end)
+  end
+end)
