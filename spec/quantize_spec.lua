@@ -231,6 +231,20 @@ describe("Quantising", function()
     assert.is_true(tc.dequantize(e, t):equal(exact))
   end)
 
+  it("takes blocks of other sizes", function()
+    local a = tc.randn({ 5, 192 }, tc.f32, { seed = 4 })
+    for _, block in ipairs { 16, 32, 64 } do
+      local elements, scales = tc.quantize(a, "mxfp4", { block = block })
+      assert.same({ 5, 192 // block }, scales.shape)
+      check(a, elements, scales, block, function(x) return mx_block(formats.e2m1, x) end)
+      local global
+      elements, scales, global = tc.quantize(a, "nvfp4", { block = block })
+      check(a, elements, scales, block, function(x) return nv_block(x, global) end)
+    end
+    assert.matches("option 'block' must be 16, 32 or 64, got 48", message(tc.quantize, a, "mxfp4", { block = 48 }))
+    assert.matches("option 'block'", message(tc.quantize, a, "mxfp4", { block = 128 }))
+  end)
+
   it("refuses what it cannot do", function()
     local a = tc.randn({ 4, 100 }, tc.f32, { seed = 1 })
     assert.matches("dimension 1 of f32%[4, 100%] is no multiple of the 32 elements that share a scale; pad it with "

@@ -68,19 +68,20 @@ struct lines {
 /* A way to store numbers as narrow elements with a scale for each block of a line. */
 struct block_format {
 	const char *name; /* "mxfp8" */
-	int block;        /* elements a scale */
+	int block;        /* elements a scale, unless asked for others */
 	enum dtype scale;
 	enum dtype element[3]; /* allowed, the first is the default; ends with DT_COUNT */
 };
 extern const struct block_format tc_block_formats[]; /* ends with a NULL name */
 
 /*
- * Scales (rows x length / block, the lines' blocks in order) and elements.  A block with a NaN or
- * an infinity gets a scale of NaN and elements of zero; `up`: scales of e8m0 are rounded up so
- * that no element saturates, else down as OCP MX has it; `global`: of scales that are e4m3.
+ * Scales (rows x length / block, the lines' blocks in order) and elements, of `block` a scale.  A
+ * block with a NaN or an infinity gets a scale of NaN and elements of zero; `up`: scales of e8m0
+ * are rounded up so that no element saturates, else down as OCP MX has it; `global`: of scales that
+ * are e4m3.
  */
-void tc_quantize(const struct block_format *f, const struct lines *src, bool up, float global,
-		 const struct lines *elements, void *scales);
+void tc_quantize(const struct block_format *f, int block, const struct lines *src, bool up,
+		 float global, const struct lines *elements, void *scales);
 /* The scale of a whole array with which the greatest finite magnitude fits e2m1 times e4m3. */
 float tc_global_scale(const struct plain *a);
 /* out[row * length + i] = element * scale * global; block: elements a scale. */

@@ -103,6 +103,16 @@ static const struct block_format *check_format(lua_State *L, int arg)
 	return NULL;
 }
 
+/* The sizes that kinds of MMA have, dense and sparse. */
+static int option_block(lua_State *L, int options, const struct block_format *f)
+{
+	int block = (int)tc_option_integer(L, options, "block", f->block, 1, 64);
+
+	if (block != 16 && block != 32 && block != 64)
+		tc_argerror(L, options, "option 'block' must be 16, 32 or 64, got %d", block);
+	return block;
+}
+
 /* A positive number that is a float32; `standard` where the option is absent. */
 static float option_global(lua_State *L, int options, float standard)
 {
@@ -146,8 +156,8 @@ static void check_source(lua_State *L, int arg, const struct array *a)
 
 static int module_quantize(lua_State *L)
 {
-	static const char *const names[] = {"dtype", "axis", "scale_rounding", "global_scale",
-					    NULL};
+	static const char *const names[] = {"dtype",          "block",        "axis",
+					    "scale_rounding", "global_scale", NULL};
 	struct array *a = check_matrix(L, 1);
 	const struct block_format *f = check_format(L, 2);
 
@@ -155,27 +165,27 @@ static int module_quantize(lua_State *L)
 	tc_options(L, 3, names);
 	check_source(L, 1, a);
 	enum dtype element = option_dtype(L, 3, f->name, f->element);
-	int axis = option_axis(L, 3);
+	int axis = option_axis(L, 3), block = option_block(L, 3, f);
 	bool up = option_up(L, 3, f), two_levels = f->scale != DT_E8M0;
 	if (!two_levels && tc_option_push(L, 3, "global_scale"))
 		return tc_argerror(L, 3, "option 'global_scale' is for nvfp4; %s has none",
 				   f->name);
 	struct lines source = read_lines(L, a, axis);
-	if (source.length % f->block)
+	if (source.length % block)
 		return tc_argerror(
 			L, 1,
 			"dimension %d of %s is no multiple of the %d elements that share "
 			"a scale; pad it with zeros to %lld",
-			axis, tc_array_text(L, a), f->block,
-			(long long)((source.length / f->block + 1) * f->block));
+			axis, tc_array_text(L, a), block,
+			(long long)((source.length / block + 1) * block));
 	struct plain all = {a->dtype, source.data, a->elements};
 	float global = two_levels ? option_global(L, 3, tc_global_scale(&all)) : 1;
 	struct array *out = new_matrix(L, a->device, element, axis, source.rows, source.length);
 	struct array *scales =
-		new_matrix(L, a->device, f->scale, 1, source.rows, source.length / f->block);
+		new_matrix(L, a->device, f->scale, 1, source.rows, source.length / block);
 	struct lines elements = lines_of(out, axis, stage(L, out));
 	void *codes = stage(L, scales);
-	tc_quantize(f, &source, up, global, &elements, codes);
+	tc_quantize(f, block, &source, up, global, &elements, codes);
 	tc_array_write(L, out, elements.data);
 	tc_array_write(L, scales, codes);
 	lua_pop(L, 2);
@@ -357,7 +367,8 @@ static int module_densify(lua_State *L)
 static const struct tc_function module_functions[] = {
 	{"quantize", module_quantize,
 	 "quantize(array: tcmma.array, format: \"mxfp8\"|\"mxfp6\"|\"mxfp4\"|\"nvfp4\", opts?: "
-	 "{dtype?: DType, axis?: integer, scale_rounding?: \"down\"|\"up\", global_scale?: "
+	 "{dtype?: DType, block?: integer, axis?: integer, scale_rounding?: \"down\"|\"up\", "
+	 "global_scale?: "
 	 "number}) -> tcmma.array, tcmma.array, number?\n"
 	 "A matrix (rows, K) of floating-point numbers as narrow elements and a scale for each "
 	 "block "
@@ -387,6 +398,9 @@ static const struct tc_function module_functions[] = {
 	 "magnitude over 6 and over the global scale, rounded to nearest. A block with a NaN or an "
 	 "infinity gets\n"
 	 "a scale of NaN, which makes all of it NaN; a block of zeros the least scale.\n\n"
+	 "`block` is another number of elements a scale, 16, 32 or 64: twice the format's for "
+	 "both\n"
+	 "operands of a sparse `mma`, 16 for mxfp4 in `kind::mxf4nvf4`. "
 	 "`axis` is the dimension along K, from 0; with `axis = 0` the array is (K, rows), as B of "
 	 "`mma` is\n"
 	 "written; the scales are (rows, K / block) all the same. `interleave_scales` brings them "

@@ -77,22 +77,22 @@ static double block_scale(const struct block_format *f, double maximum, enum dty
 	return maximum / largest(element) / (double)global;
 }
 
-void tc_quantize(const struct block_format *f, const struct lines *src, bool up, float global,
-		 const struct lines *elements, void *scales)
+void tc_quantize(const struct block_format *f, int block, const struct lines *src, bool up,
+		 float global, const struct lines *elements, void *scales)
 {
-	int64_t blocks = src->length / f->block;
+	int64_t blocks = src->length / block;
 	double factor = f->scale == DT_E8M0 ? 1 : (double)global;
 
 	for (int64_t row = 0; row < src->rows; row++)
 		for (int64_t b = 0; b < blocks; b++) {
-			int64_t first = b * f->block;
-			double maximum = block_maximum(src, row, first, f->block);
+			int64_t first = b * block;
+			double maximum = block_maximum(src, row, first, block);
 			uint64_t code = tc_from_double(
 				f->scale, block_scale(f, maximum, elements->dtype, up, global));
 			double scale = tc_to_double(f->scale, code) * factor;
 
 			tc_set_element(f->scale, scales, row * blocks + b, code);
-			for (int i = 0; i < f->block; i++) {
+			for (int i = 0; i < block; i++) {
 				double x = scale != scale ? 0 : load(src, row, first + i);
 				store(elements, row, first + i, scale > 0 ? x / scale : 0 * x);
 			}

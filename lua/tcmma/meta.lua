@@ -680,12 +680,13 @@ function tc.ptx(text) end
 ---magnitude over 6 and over the global scale, rounded to nearest. A block with a NaN or an infinity gets
 ---a scale of NaN, which makes all of it NaN; a block of zeros the least scale.
 ---
----`axis` is the dimension along K, from 0; with `axis = 0` the array is (K, rows), as B of `mma` is
+---`block` is another number of elements a scale, 16, 32 or 64: twice the format's for both
+---operands of a sparse `mma`, 16 for mxfp4 in `kind::mxf4nvf4`. `axis` is the dimension along K, from 0; with `axis = 0` the array is (K, rows), as B of `mma` is
 ---written; the scales are (rows, K / block) all the same. `interleave_scales` brings them into the
 ---order that a kernel copies to TMEM.
 ---@param array tcmma.array
 ---@param format "mxfp8"|"mxfp6"|"mxfp4"|"nvfp4"
----@param opts? {dtype?: DType, axis?: integer, scale_rounding?: "down"|"up", global_scale?: number}
+---@param opts? {dtype?: DType, block?: integer, axis?: integer, scale_rounding?: "down"|"up", global_scale?: number}
 ---@return tcmma.array
 ---@return tcmma.array
 ---@return number?
