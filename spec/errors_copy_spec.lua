@@ -1,7 +1,7 @@
 -- Copies between GMEM and SMEM.
 local tc = require "tcmma"
 local helper = require "helper"
-local refuses, not_yet = helper.refuses, helper.not_yet
+local refuses = helper.refuses
 
 local f16 = { args = { tc.gmem({ 512, 512 }, tc.f16) } }
 local pair = { args = f16.args, cluster = { 2 }, cluster_names = { "x" } }
@@ -143,11 +143,21 @@ describe("TMA refuses", function()
    refuses("half a byte", "Can only transfer integer bytes (shape=(1, 3), dtype=float4_e2m1fn)", load({ 1, 3 },
       tc.e2m1),
       { args = { tc.gmem({ 64, 64 }, tc.e2m1) } })
-   not_yet("(yet) 6-bit elements", "A copy of float6_e2m3fn", load({ 8, 128 }, tc.e2m3),
-      { args = { tc.gmem({ 128, 128 }, tc.e2m3) } })
+   refuses("padded elements in other than rows of 128",
+      "TMA copies padded elements in rows of 128 of an array with a multiple of 128 columns, with a swizzle of 128 or "
+         .. "none.", function(x)
+         local narrow, wide, b = tc.smem({ 8, 64 }, tc.e2m3), tc.smem({ 8, 128 }, tc.e2m3), tc.barrier {}
+         return function() tc.copy_gmem_to_smem(x:tile({ 0, 0 }, { 8, 64 }), narrow, b) end,
+            function() tc.copy_gmem_to_smem(x:tile({ 0, 0 }, { 8, 128 }), wide, b) end
+      end, { args = { tc.gmem({ 128, 128 }, tc.e2m3) } })
 end)
 
 describe("tc.copy_smem_to_gmem refuses", function()
+   refuses("padded elements", "TMA does not store padded float4_e2m1fn.", function(x)
+      local s, plain = tc.smem({ 128, 128 }, tc.e2m1, { padded = true }), tc.smem({ 128, 256 }, tc.e2m1)
+      return function() tc.copy_smem_to_gmem(s, x:tile({ 0, 0 }, { 128, 128 })) end,
+         function() tc.copy_smem_to_gmem(plain, x) end
+   end, { args = { tc.gmem({ 128, 256 }, tc.e2m1) } })
    it("other spaces", function()
       helper.recording(f16, function(_, x)
          local s = tc.smem({ 128, 64 }, tc.f16)

@@ -1,8 +1,7 @@
--- What the matrix instruction takes: documented errors of the instruction builder, and calls that are
--- legal on the hardware but have no code yet.
+-- What the matrix instruction takes: documented errors of the instruction builder.
 local tc = require "tcmma"
 local helper = require "helper"
-local refuses, not_yet = helper.refuses, helper.not_yet
+local refuses = helper.refuses
 
 local pair = { cluster = { 2 }, cluster_names = { "x" } }
 
@@ -57,8 +56,6 @@ describe("Places and types:", function()
       case({ m = 64, d = tc.f16, acc = { packed = true } }, nil, { m = 64, d = tc.f16 }))
    refuses("M is 64 or 128", "Only M=128 and M=64 are supported for MMA, but got M=256",
       case { m = 256, acc = { layout = "default" } })
-   refuses("the swizzle of B for M = 64", "Swizzle=128 is too big for MMA with M=64. Try lowering it.",
-      case({ m = 64, n = 64, b_t = true }, nil, { m = 64, n = 64, b_t = true, b_options = { swizzle = 64 } }))
    refuses("bf16 into f16", "MMA with element type bf16 only supports accumulators of type f32, but got: f16",
       case({ a = tc.bf16, d = tc.f16 }, nil, { a = tc.bf16 }))
    refuses("f32 into f16", "MMA with element type f32 only supports accumulators of type f32, but got: f16",
@@ -76,8 +73,8 @@ end)
 describe("Sizes:", function()
    refuses("K of an instruction", "K must be a multiple of 16, got: 8",
       case({ k = 8, a_t = true }, nil, { k = 16, a_t = true }))
-   refuses("K of fp8 is a multiple of the swizzle span", "K must be a multiple of 128, got: 64",
-      case { a = tc.e4m3, k = 64 })
+   refuses("K of an instruction of fp8", "K must be a multiple of 32, got: 16",
+      case({ a = tc.e4m3, k = 16, a_t = true }, nil, { a = tc.e4m3, k = 32, a_t = true }))
    refuses("N of int8", "In 1 CTA integer MMA, N must be a multiple of 16, got N=24",
       case { a = tc.i8, d = tc.i32, n = 24, b_t = true })
    refuses("N of int8, M = 64", "In 1 CTA integer with 2 lane groups MMA, N must be a multiple of 16, got N=16",
@@ -212,19 +209,9 @@ describe("The SMEM descriptor", function()
       end)
 end)
 
-describe("Kinds without code say so by name:", function()
-   not_yet("fp8", "tc.mma with kind::f8f6f4", case { a = tc.e4m3 })
-   not_yet("mixed fp8", "tc.mma with kind::f8f6f4", case { a = tc.e4m3, b = tc.e5m2 })
-   not_yet("fp8 into f16", "tc.mma with kind::f8f6f4", case { a = tc.e5m2, d = tc.f16 })
-   not_yet("int8", "tc.mma with kind::i8", case { a = tc.i8, d = tc.i32 })
-   not_yet("mixed int8", "tc.mma with kind::i8", case { a = tc.u8, b = tc.i8, d = tc.i32 })
-   not_yet("scaled fp8", "tc.mma with kind::mxf8f6f4.block_scale", scaled({ a = tc.e4m3 }, { 128, 4 }))
-   not_yet("fp4, blocks of 32", "tc.mma with kind::mxf4.block_scale",
-      scaled({ a = tc.e2m1, k = 256, b_t = true }, { 128, 8 }))
-   not_yet("fp4, blocks of 16, e8m0", "tc.mma with kind::mxf4nvf4.block_scale",
-      scaled({ a = tc.e2m1, k = 256, b_t = true }, { 128, 16 }))
-   not_yet("fp4, blocks of 16, e4m3", "tc.mma with kind::mxf4nvf4.block_scale",
-      scaled({ a = tc.e2m1, k = 256, b_t = true }, { 128, 16, tc.e4m3 }))
-   refuses("a kind that the target lacks", "kind::i8 with i8 and i8 does not exist on sm_103a.",
-      case { a = tc.i8, d = tc.i32 }, { target = "sm_103a" })
+describe("A target", function()
+   refuses("without the kind", "kind::i8 with i8 and i8 does not exist on sm_103a.", case { a = tc.i8, d = tc.i32 },
+      { target = "sm_103a" })
+   refuses("without the types", "kind::f8f6f4 with f6E3M2FN and f6E3M2FN does not exist on sm_90a.",
+      case { a = tc.e3m2, b_t = true }, { target = "sm_90a" })
 end)

@@ -10,6 +10,10 @@ local function alloc(bad, good)
 end
 
 describe("tc.smem refuses", function()
+   refuses("padding of other elements", "padded is for float4_e2m1fn in SMEM, not for float8_e4m3fn.", function()
+      return function() tc.smem({ 8, 128 }, tc.e4m3, { padded = true }) end,
+         function() tc.smem({ 8, 128 }, tc.e2m1, { padded = true }) end
+   end)
    refuses("other swizzles", "Swizzle 16 is not supported. Only 32, 64 and 128 are accepted.",
       alloc({ { 128, 64 }, tc.f16, { swizzle = 16 } }, { { 128, 64 }, tc.f16, { swizzle = 32 } }))
    refuses("a swizzle wider than the row",

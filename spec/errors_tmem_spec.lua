@@ -1,7 +1,7 @@
 -- Allocations, views, loads and stores of tensor memory; unions.
 local tc = require "tcmma"
 local helper = require "helper"
-local refuses, not_yet = helper.refuses, helper.not_yet
+local refuses = helper.refuses
 
 local function alloc(bad, good)
    return function()
@@ -222,8 +222,6 @@ describe("Copies from SMEM to TMEM refuse", function()
       copy("async_copy_scales_to_tmem", { { 1, 1, 32, 16 }, tc.e8m0 }, { { 128, 4 }, tc.e8m0, { packed = false } }))
    refuses("more than 256 rows of scales", "Only M/N up to 256 supported",
       copy("async_copy_scales_to_tmem", { { 3, 1, 32, 16 }, tc.e8m0 }, { { 384, 4 }, tc.e8m0, scales }))
-   not_yet("(legal scales)", "tc.async_copy_scales_to_tmem",
-      copy("async_copy_scales_to_tmem", { { 1, 1, 32, 16 }, tc.e8m0 }, { { 128, 4 }, tc.e8m0, scales }))
 end)
 
 describe("tc.union refuses", function()

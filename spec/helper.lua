@@ -45,13 +45,6 @@ function M.refuses(title, expected, setup, options)
    end)
 end
 
--- it(title): a call that is legal, but has no code yet; for sm_100a unless the options say otherwise.
-function M.not_yet(title, what, setup, options)
-   local with_target = { target = "sm_100a" }
-   for key, value in pairs(options or {}) do with_target[key] = value end
-   M.refuses(title, what .. " is not supported yet.", setup, with_target)
-end
-
 -- it(title): building the kernel is refused with this first line, which points at `line_of`.
 function M.build_refuses(title, expected, options, body)
    busted.it(title, function()

@@ -45,17 +45,10 @@ static void check_dimensions(struct kern *k, const struct alloc *a)
 
 /* ---- SMEM ------------------------------------------------------------------------- */
 
-static int stored_bits(const struct alloc *a)
-{
-	int bits = tc_dtypes[a->dtype].bits;
-
-	return bits == 6 ? 8 : bits;
-}
-
 static bool swizzle_fits(const struct alloc *a, int swizzle)
 {
 	return a->rank >= 2 && a->shape[a->rank - 2].size % 8 == 0 &&
-	       a->shape[a->rank - 1].size % (8 * swizzle / stored_bits(a)) == 0;
+	       a->shape[a->rank - 1].size % (8 * swizzle / tc_stored_bits(a)) == 0;
 }
 
 static void check_swizzle(struct kern *k, const struct alloc *a)
@@ -68,7 +61,7 @@ static void check_swizzle(struct kern *k, const struct alloc *a)
 		tc_documented(&k->err, SWIZZLE, "", tc_integer_text(k, a->swizzle));
 	if (a->rank < 2)
 		tc_documented(&k->err, SMEM_RANK, "", dims_text(k, a));
-	span = 8 * a->swizzle / stored_bits(a);
+	span = 8 * a->swizzle / tc_stored_bits(a);
 	if (a->shape[a->rank - 1].size % span)
 		tc_documented(&k->err, SWIZZLE_SPAN, "", tc_integer_text(k, a->swizzle),
 			      tc_integer_text(k, span), dims_text(k, a));
@@ -96,7 +89,7 @@ static void check_tiling(struct kern *k, const struct alloc *a)
 	for (int i = 0; i < a->tiling_rank; i++)
 		tiled[count++] = a->tiling[i];
 	last = count ? tiled[count - 1] : 1;
-	span = a->swizzle ? 8 * a->swizzle / stored_bits(a) : last;
+	span = a->swizzle ? 8 * a->swizzle / tc_stored_bits(a) : last;
 	if (last != span)
 		tc_documented(&k->err, SWIZZLE_SPAN, "", tc_integer_text(k, a->swizzle),
 			      tc_integer_text(k, span), numbers_text(k, tiled, count));
@@ -113,8 +106,9 @@ static void check_smem(struct kern *k, struct alloc *a)
 	}
 	a->swizzle = 0;
 	for (int w = 128; w >= 32 && !a->swizzle; w /= 2)
-		if (swizzle_fits(a, w) && (!a->tiling_given || a->tiling_rank == 0 ||
-					   a->tiling[a->tiling_rank - 1] == 8 * w / stored_bits(a)))
+		if (swizzle_fits(a, w) &&
+		    (!a->tiling_given || a->tiling_rank == 0 ||
+		     a->tiling[a->tiling_rank - 1] == 8 * w / tc_stored_bits(a)))
 			a->swizzle = w;
 	if (a->tiling_given)
 		check_tiling(k, a);
@@ -248,6 +242,8 @@ static void check_tmem(struct kern *k, struct alloc *a, bool packed_given, bool 
 void tc_check_alloc(struct kern *k, struct alloc *a, bool packed_given, bool layout_given,
 		    bool collective_given)
 {
+	if (a->padded && (a->space != SP_SMEM || tc_dtypes[a->dtype].bits != 4))
+		tc_documented(&k->err, SMEM_PADDED, "", tc_dtypes[a->dtype].name);
 	if (a->space != SP_TMEM && (packed_given || layout_given || collective_given))
 		tc_documented(&k->err, TMEM_ONLY_OPTIONS, "");
 	if (a->space == SP_TMEM)

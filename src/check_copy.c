@@ -1,13 +1,6 @@
 /* Copies between GMEM and SMEM (TMA). */
 #include "compile.h"
 
-static int stored_bits(const struct alloc *a)
-{
-	int bits = tc_dtypes[a->dtype].bits;
-
-	return bits == 6 ? 8 : bits;
-}
-
 /* ---- the call ----------------------------------------------------------------------- */
 
 static void check_space(struct kern *k, const char *name, const struct ref *r, enum space space)
@@ -63,12 +56,20 @@ static const char *strides_text(struct kern *k, const struct ref *r)
 
 /* A box is one piece of SMEM: in a plain array the view has to be whole from its first axis
  * of more than one index on, in a swizzled one it holds the last two axes. */
+static bool has_panels(const struct alloc *a)
+{
+	struct smem_layout s;
+
+	tc_smem_layout(a, &s);
+	return s.panelled;
+}
+
 static bool is_contiguous(const struct ref *r)
 {
 	const struct alloc *a = r->alloc;
 	bool open = false;
 
-	if (a->swizzle) {
+	if (has_panels(a)) {
 		int low = a->rank - 2, named = 0;
 
 		for (int d = 0; d < r->rank; d++)
@@ -89,10 +90,10 @@ static bool is_aligned(const struct ref *r)
 	const struct alloc *a = r->alloc;
 	int64_t bits = 0, i;
 
-	if (a->swizzle)
+	if (has_panels(a))
 		return true;
 	for (int axis = 0; axis < a->rank; axis++) {
-		int64_t step = axis_stride(a, axis) * stored_bits(a);
+		int64_t step = axis_stride(a, axis) * tc_stored_bits(a);
 
 		if (tc_val_is_const(r->start[axis], &i))
 			bits += i * step;
@@ -124,10 +125,10 @@ static void check_smem_side(struct kern *k, const struct ref *r)
 			      strides_text(k, r), tc_shape_text(k, r));
 	if (!is_aligned(r))
 		tc_documented(&k->err, COPY_ALIGNMENT, tc_got(k, "the SMEM ref", r));
-	if (columns * stored_bits(a) % 128)
+	if (columns * tc_stored_bits(a) % 128)
 		tc_documented(&k->err, COPY_LAST_BITS, tc_got(k, "the SMEM ref", r),
-			      tc_integer_text(k, columns * stored_bits(a)));
-	if (!a->swizzle && piece(columns) * stored_bits(a) % 128)
+			      tc_integer_text(k, columns * tc_stored_bits(a)));
+	if (!has_panels(a) && piece(columns) * tc_stored_bits(a) % 128)
 		tc_documented(&k->err, COPY_BOX, tc_got(k, "the SMEM ref", r), tc_shape_text(k, r));
 }
 
@@ -139,7 +140,7 @@ static void check_gmem_side(struct kern *k, const struct ref *gmem, const struct
 	for (int i = 0; i + 1 < a->rank; i++) {
 		int64_t stride = axis_stride(a, i);
 
-		if (stride >= 0 && a->shape[i].size != 1 && stride * stored_bits(a) % 128)
+		if (stride >= 0 && a->shape[i].size != 1 && stride * tc_stored_bits(a) % 128)
 			tc_documented(&k->err, COPY_STRIDES, tc_got(k, "the GMEM ref", gmem));
 	}
 	if (gmem->rank > 0) {
@@ -155,6 +156,19 @@ static void check_gmem_side(struct kern *k, const struct ref *gmem, const struct
 		tc_documented(&k->err, COPY_TRANSPOSED, tc_got(k, "the SMEM ref", smem));
 }
 
+/* The types of TMA that pad move 128 elements a row of the box, and know one swizzle. */
+static void check_padded(struct kern *k, const struct ref *gmem, const struct ref *smem)
+{
+	const struct alloc *a = smem->alloc;
+	int64_t columns = smem->extent[a->rank - 1].size;
+	int64_t all = gmem->alloc->shape[gmem->alloc->rank - 1].size;
+
+	if (columns % TC_PADDED_ROW || (a->swizzle && a->swizzle != 128))
+		tc_documented(&k->err, COPY_PADDED, tc_got(k, "the SMEM ref", smem));
+	if (all >= 0 && all % TC_PADDED_ROW)
+		tc_documented(&k->err, COPY_PADDED, tc_got(k, "the GMEM ref", gmem));
+}
+
 static void check_tma(struct kern *k, const struct ref *gmem, const struct ref *smem)
 {
 	enum dtype t = gmem->alloc->dtype;
@@ -168,9 +182,8 @@ static void check_tma(struct kern *k, const struct ref *gmem, const struct ref *
 		tc_documented(&k->err, COPY_TMA_DTYPE, "", tc_dtypes[t].mlir);
 	check_gmem_side(k, gmem, smem);
 	check_smem_side(k, smem);
-	if (tc_dtypes[t].bits == 6)
-		tc_documented(&k->err, NOT_SUPPORTED, "",
-			      tc_arena_printf(&k->arena, "A copy of %s", tc_dtypes[t].name));
+	if (tc_stored_bits(smem->alloc) != tc_dtypes[t].bits)
+		check_padded(k, gmem, smem);
 }
 
 /* ---- clusters ------------------------------------------------------------------------------ */
@@ -312,5 +325,7 @@ void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c)
 	tc_check_own(k, c->src);
 	if (c->has_reduce)
 		check_reduction(k, c);
+	if (c->src->alloc->padded)
+		tc_documented(&k->err, COPY_PADDED_STORE, tc_got(k, "src", c->src));
 	check_tma(k, c->dst, c->src);
 }

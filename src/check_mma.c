@@ -2,6 +2,7 @@
  * tc.mma: the checks, in the order in which Pallas:Mosaic GPU makes them: the call itself
  * (shapes, spaces, collectivity), the cluster axis, then what the instruction takes.
  */
+#include "compile.h"
 #include "mma_shape.h"
 
 #include <string.h>
@@ -17,13 +18,11 @@
 #define M64     1u
 #define M128    2u
 #define M256    4u
-#define LEGAL   (-1)
 
 const struct mma_row tc_mma_rows[] = {
 #define MMA(kind, wgmma, name, a, b, d, scale, block, same, k, ks, m1, m2, n1, n2, targets,        \
-	    version, limit)                                                                        \
-	{kind, wgmma, name, a,  b,  d,  scale,   block,   same,                                    \
-	 k,    ks,    m1,   m2, n1, n2, targets, version, limit},
+	    version)                                                                               \
+	{kind, wgmma, name, a, b, d, scale, block, same, k, ks, m1, m2, n1, n2, targets, version},
 #include "mma.def"
 };
 const int tc_mma_row_count = sizeof tc_mma_rows / sizeof *tc_mma_rows;
@@ -40,7 +39,8 @@ const struct mma_row *tc_mma_row(bool wgmma, const struct mma_shape *s)
 	for (int i = 0; i < tc_mma_row_count; i++) {
 		const struct mma_row *r = &tc_mma_rows[i];
 
-		if (r->wgmma == wgmma && has(r->a, s->a) && has(r->b, s->b) && has(r->d, s->d) &&
+		if (r->wgmma == wgmma && s->a_bits == 256 / r->k && s->b_bits == 256 / r->k &&
+		    has(r->a, s->a) && has(r->b, s->b) && has(r->d, s->d) &&
 		    (!r->same || s->a == s->b) &&
 		    (s->scaled ? has(r->scale, s->scale) && r->block == block : r->scale == 0))
 			return r;
@@ -201,15 +201,11 @@ void tc_mma_describe(const struct mma_op *m, struct mma_shape *s)
 	s->a = m->a->alloc->dtype;
 	s->b = m->b->alloc->dtype;
 	s->d = m->acc->alloc->dtype;
-	s->bits = tc_dtypes[s->a].bits == 6 ? 8 : tc_dtypes[s->a].bits;
+	s->a_bits = tc_stored_bits(m->a->alloc);
+	s->b_bits = tc_stored_bits(m->b->alloc);
 	s->b_swizzle = m->b->alloc->swizzle;
 	s->a_swizzle = s->a_in_tmem ? s->b_swizzle : m->a->alloc->swizzle;
 	s->row = tc_mma_row(false, s);
-}
-
-static bool is_fp8(enum dtype t)
-{
-	return t == DT_E4M3 || t == DT_E5M2;
 }
 
 static bool is_int8(enum dtype t)
@@ -217,40 +213,61 @@ static bool is_int8(enum dtype t)
 	return t == DT_I8 || t == DT_U8;
 }
 
-/* "kind::f8f6f4 would take them": where only Pallas refuses what the hardware can. */
-static const char *got_limited(struct kern *k, const struct mma_op *m, const struct mma_shape *s,
-			       enum tc_error limit)
+/* Types that one instruction mixes. */
+static bool is_float32(enum dtype t)
 {
-	const char *got = got_operands(k, m);
+	return t == DT_F32 || t == DT_TF32;
+}
 
-	if (!s->row || s->row->limit != (int)limit)
-		return got;
-	return tc_arena_printf(&k->arena,
-			       "%s\n  The hardware has %s for them; tcmma has no code for it yet.",
-			       got, s->row->name);
+static bool is_narrow_float(enum dtype t)
+{
+	return tc_dtypes[t].klass == 'F' && tc_dtypes[t].bits <= 8 && t != DT_E8M0;
+}
+
+static void check_swizzle(struct kern *k, const char *name, const struct ref *r)
+{
+	struct smem_layout layout;
+
+	if (r->alloc->space != SP_SMEM)
+		return;
+	tc_smem_layout(r->alloc, &layout);
+	if (!layout.panelled)
+		tc_documented(&k->err, MMA_NO_SWIZZLE, tc_got(k, name, r));
+}
+
+/* Rows of one CTA in TMEM; two CTAs' 64 rows would have to lie there twice. */
+static void check_a_in_tmem(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	const struct alloc *a = m->a->alloc;
+	bool half = s->m == 64 && tc_lanes_have_halves(k);
+	enum tmem_layout layout = half ? TML_HALF_LANE : TML_DEFAULT;
+
+	if (s->collective && s->m != 128)
+		tc_documented(&k->err, MMA_TMEM_A_M, tc_got(k, "a", m->a),
+			      tc_integer_text(k, s->m));
+	if ((a->layout != layout && tc_lanes_have_halves(k)) || a->packing != 32 / s->a_bits)
+		tc_documented(&k->err, MMA_A_LAYOUT, tc_got(k, "a", m->a),
+			      tc_arena_printf(&k->arena, "%s(packing=%d)",
+					      half ? "half_lane" : "default", 32 / s->a_bits),
+			      tc_layout_text(k, a));
 }
 
 static void check_places(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
-	const struct alloc *a = m->a->alloc;
-
-	if (s->b_swizzle == 0)
-		tc_documented(&k->err, MMA_NO_SWIZZLE, tc_got(k, "b", m->b));
-	if (s->a_swizzle == 0)
-		tc_documented(&k->err, MMA_NO_SWIZZLE, tc_got(k, "a", m->a));
+	check_swizzle(k, "b", m->b);
+	check_swizzle(k, "a", m->a);
 	if (s->scaled && s->sparse && s->a_in_tmem)
 		tc_documented(&k->err, MMA_TMEM_A_SPARSE_SCALED, tc_got(k, "a", m->a));
-	if (s->a_in_tmem && s->m != 128 && tc_lanes_have_halves(k))
-		tc_documented(&k->err, MMA_TMEM_A_M, tc_got(k, "a", m->a),
-			      tc_integer_text(k, s->m));
-	if (s->a_in_tmem &&
-	    ((a->layout != TML_DEFAULT && tc_lanes_have_halves(k)) || a->packing != 32 / s->bits))
-		tc_documented(&k->err, MMA_A_LAYOUT, tc_got(k, "a", m->a),
-			      tc_arena_printf(&k->arena, "default(packing=%d)", 32 / s->bits),
-			      tc_layout_text(k, a));
-	if (s->a != s->b && !(is_fp8(s->a) && is_fp8(s->b)) && !(is_int8(s->a) && is_int8(s->b)))
-		tc_documented(&k->err, MMA_DTYPE_MIX, got_limited(k, m, s, ERROR_MMA_DTYPE_MIX),
-			      tc_mma_dtype(s->a), tc_mma_dtype(s->b));
+	if (s->a_in_tmem)
+		check_a_in_tmem(k, m, s);
+	if (s->a != s->b && !(is_narrow_float(s->a) && is_narrow_float(s->b)) &&
+	    !(is_float32(s->a) && is_float32(s->b)) && !(is_int8(s->a) && is_int8(s->b)))
+		tc_documented(&k->err, MMA_DTYPE_MIX, got_operands(k, m), tc_mma_dtype(s->a),
+			      tc_mma_dtype(s->b));
+	if (s->a_bits != s->b_bits && s->a_in_tmem)
+		tc_documented(&k->err, MMA_TMEM_A_NARROW, got_operands(k, m), tc_mma_dtype(s->a));
+	if (s->a_bits != s->b_bits)
+		tc_documented(&k->err, MMA_PADDED, got_operands(k, m));
 }
 
 static void check_acc_layout(struct kern *k, const struct mma_op *m, enum tmem_layout layout,
@@ -263,15 +280,8 @@ static void check_acc_layout(struct kern *k, const struct mma_op *m, enum tmem_l
 			      tc_join(k, expected, "(packing=1)"), tc_layout_text(k, acc));
 }
 
-/*
- * Pallas does M = 64 of one CTA as two halves of N, and the swizzle of B must not reach over the
- * half.  The smallest swizzle is let through: it cannot be lowered, and the hardware needs no
- * such rule.  Hopper has no halves: its M is 64.
- */
 static void check_m(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
-	bool halves = !s->collective && tc_lanes_have_halves(k);
-
 	if (s->m == 128 || (s->m > 128 && s->m <= 256 && !tc_lanes_have_halves(k))) {
 		check_acc_layout(k, m, TML_DEFAULT, "default");
 	} else if (s->m == 64) {
@@ -281,9 +291,6 @@ static void check_m(struct kern *k, const struct mma_op *m, const struct mma_sha
 			tc_documented(&k->err, MMA_SPARSE_M64, got_operands(k, m));
 		check_acc_layout(k, m, s->collective ? TML_M64_COLLECTIVE : TML_HALF_LANE,
 				 s->collective ? "m64_collective" : "half_lane");
-		if (halves && s->b_swizzle > 32 && 8 * s->b_swizzle / s->bits > s->n / 2)
-			tc_documented(&k->err, MMA_SWIZZLE_M64, tc_got(k, "b", m->b),
-				      tc_integer_text(k, s->b_swizzle));
 	} else {
 		tc_documented(&k->err, MMA_M, tc_got(k, "acc", m->acc), tc_integer_text(k, s->m));
 	}
@@ -294,7 +301,7 @@ static void check_dtypes(struct kern *k, const struct mma_op *m, const struct mm
 	const char *more = got_operands(k, m), *t = tc_mma_dtype(s->a), *d = tc_mma_dtype(s->d);
 	bool d_f32 = s->d == DT_F32, d_f16 = s->d == DT_F16;
 
-	if (s->a == DT_F32 || s->a == DT_TF32 || s->a == DT_BF16) {
+	if (is_float32(s->a) || s->a == DT_BF16) {
 		if (s->scaled)
 			tc_documented(&k->err, MMA_NO_SCALING, more, t);
 		if (!d_f32)
@@ -304,7 +311,7 @@ static void check_dtypes(struct kern *k, const struct mma_op *m, const struct mm
 			tc_documented(&k->err, MMA_NO_SCALING, more, t);
 		if (!d_f32 && !d_f16)
 			tc_documented(&k->err, MMA_ACC_F32_F16, more, t, d);
-	} else if (is_fp8(s->a)) {
+	} else if (is_narrow_float(s->a) && s->a_bits == 8) {
 		if (!s->scaled && !d_f32 && !d_f16)
 			tc_documented(&k->err, MMA_ACC_F32_F16, more, t, d);
 		if (s->scaled && !d_f32)
@@ -320,7 +327,7 @@ static void check_dtypes(struct kern *k, const struct mma_op *m, const struct mm
 		if (s->d != DT_I32)
 			tc_documented(&k->err, MMA_ACC_S32, more, d);
 	} else {
-		tc_documented(&k->err, MMA_DTYPE, got_limited(k, m, s, ERROR_MMA_DTYPE_MIX), t);
+		tc_documented(&k->err, MMA_DTYPE, more, t);
 	}
 }
 
@@ -338,8 +345,6 @@ static void check_n(struct kern *k, const struct mma_op *m, const struct mma_sha
 	r = s->collective && integer ? 32 : 16;
 	if (s->sparse && s->n % r)
 		tc_documented(&k->err, MMA_N_SPARSE, more, tc_integer_text(k, r), n);
-	if (s->n > 256 && (s->n & (s->n - 1)) && tc_lanes_have_halves(k))
-		tc_documented(&k->err, MMA_N_512, more, n);
 	if (s->collective && s->n > 128)
 		tc_documented(&k->err, MMA_N_COLLECTIVE, more);
 }
@@ -349,23 +354,18 @@ static int64_t larger(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/*
- * For dense 16-bit operands the instruction's own rule; for the others Pallas': the larger
- * swizzle span of both, whatever dimension it runs along.
- */
+/* The instruction's K and the spans of K-major operands; of sparse ones, Pallas' rule. */
 static void check_k(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
-	int64_t a_span = 8 * s->a_swizzle * (s->sparse ? 2 : 1) / s->bits;
-	int64_t b_span = 8 * s->b_swizzle / s->bits;
-	int64_t group = larger(a_span, b_span);
+	int64_t a_span = 8 * s->a_swizzle * (s->sparse ? 2 : 1) / s->a_bits;
+	int64_t b_span = 8 * s->b_swizzle / s->b_bits;
+	bool strict = s->sparse;
+	int64_t group = 256 / s->b_bits;
 
-	if (s->bits == 16 && !s->sparse && !s->scaled) {
-		group = 16;
-		if (!s->a_in_tmem && s->a_k_major)
-			group = larger(group, a_span);
-		if (s->b_k_major)
-			group = larger(group, b_span);
-	}
+	if (strict || (!s->a_in_tmem && s->a_k_major))
+		group = larger(group, a_span);
+	if (strict || s->b_k_major)
+		group = larger(group, b_span);
 	if (s->sparse)
 		group = larger(group, 64);
 	if (s->scaled)
@@ -375,23 +375,31 @@ static void check_k(struct kern *k, const struct mma_op *m, const struct mma_sha
 			      tc_integer_text(k, group), tc_integer_text(k, s->k));
 }
 
+/* docs/isa.md 2.4: elements of a byte or two; wgmma's rule is stricter, and its own. */
+static bool may_transpose(const struct kern *k, enum dtype t)
+{
+	int bits = tc_dtypes[t].bits;
+
+	return bits == 8 || bits == 16 || !tc_lanes_have_halves(k);
+}
+
 /* Orders and shapes that no address calculation serves. */
 static void check_tiles(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
-	if (s->a == DT_E2M1 && !s->a_k_major)
+	if (s->a_bits == 4 && !s->a_k_major)
 		tc_documented(&k->err, MMA_FP4_A_MAJOR, tc_got(k, "a", m->a));
-	if (s->a == DT_E2M1 && !s->b_k_major)
+	if (s->b_bits == 4 && !s->b_k_major)
 		tc_documented(&k->err, MMA_FP4_B_MAJOR, tc_got(k, "b", m->b));
+	if (!s->a_k_major && !may_transpose(k, s->a))
+		tc_documented(&k->err, MMA_K_MAJOR, tc_got(k, "a", m->a), "a", tc_mma_dtype(s->a));
+	if (!s->b_k_major && !may_transpose(k, s->b))
+		tc_documented(&k->err, MMA_K_MAJOR, tc_got(k, "b", m->b), "b", tc_mma_dtype(s->b));
 	if (s->sparse && s->b_swizzle == 32 && s->b_k_major)
 		tc_documented(&k->err, MMA_SPARSE_B_TILING, tc_got(k, "b", m->b));
 	if (s->sparse && s->n > 256)
 		tc_documented(&k->err, MMA_SPARSE_TILES, tc_got(k, "b", m->b));
 	if (s->scaled && s->n > 256)
 		tc_documented(&k->err, MMA_SCALED_TILES, tc_got(k, "b", m->b));
-	if (!s->sparse && (s->a == DT_F32 || s->a == DT_TF32) &&
-	    !(k->target && !strcmp(k->target, "sm_90a")))
-		tc_documented(&k->err, MMA_NO_KIND, got_limited(k, m, s, ERROR_MMA_NO_KIND),
-			      tc_mma_dtype(s->a));
 }
 
 /* ---- the SMEM descriptor ------------------------------------------------------------ */
@@ -404,27 +412,27 @@ static void check_encodable(struct kern *k, const char *name, const struct ref *
 			      tc_integer_text(k, bytes));
 }
 
-/* Distance of panels (MN-major operands of several) and the constant part of the start. */
+/* Distance of panels, where a descriptor names it, and the constant part of the start. */
 static void check_descriptor(struct kern *k, const char *name, const struct ref *r, bool k_major)
 {
 	const struct alloc *a = r->alloc;
-	int bits = tc_dtypes[a->dtype].bits == 6 ? 8 : tc_dtypes[a->dtype].bits;
-	int64_t rows = a->shape[a->rank - 2].size, columns = a->shape[a->rank - 1].size;
-	int64_t panel = rows * a->swizzle, span = 8 * a->swizzle / bits, tile, stride, start = 0, i;
+	struct smem_layout s;
+	int64_t stride, start = 0, i;
 
-	if (!k_major && r->extent[a->rank - 1].size > span)
-		check_encodable(k, name, r, panel);
-	tile = stride = panel * (columns / span);
+	tc_smem_layout(a, &s);
+	if ((!k_major || !s.swizzle) && r->extent[a->rank - 1].size > s.panel_columns)
+		check_encodable(k, name, r, s.panel_bytes);
+	stride = s.tile_bytes;
 	for (int axis = a->rank - 3; axis >= 0; axis--) {
 		if (tc_val_is_const(r->start[axis], &i))
 			start += i * stride;
 		stride *= a->shape[axis].size;
 	}
 	if (tc_val_is_const(r->start[a->rank - 2], &i))
-		start += i * a->swizzle;
+		start += i * s.row_bytes;
 	if (tc_val_is_const(r->start[a->rank - 1], &i))
-		start += i / span * panel;
-	if (start >= tile)
+		start += i / s.panel_columns * s.panel_bytes;
+	if (start >= s.tile_bytes)
 		check_encodable(k, name, r, start);
 }
 
@@ -432,23 +440,13 @@ static void check_descriptor(struct kern *k, const char *name, const struct ref 
 
 void tc_mma_supported(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
-	const struct mma_row *row = s->row;
-	const struct mma_row *wgmma =
-		s->scaled || s->sparse || s->collective ? NULL : tc_mma_row(true, s);
-	const char *kind = row ? row->name : "these element types";
+	bool wgmma = k->target && !tc_target_find(k->target)->tmem_columns;
+	const struct mma_row *row = wgmma ? tc_mma_row(true, s) : s->row;
+	const char *kind = s->row ? s->row->name : "an MMA";
 
-	if (k->target && row && !tc_mma_on_target(row, k->target) && strcmp(k->target, "sm_90a"))
+	if (!row || (k->target && !tc_mma_on_target(row, k->target)))
 		tc_documented(&k->err, MMA_TARGET, got_operands(k, m), kind, tc_mma_dtype(s->a),
-			      tc_mma_dtype(s->b), k->target);
-	if (row && (row->kind == MMA_F16 || (s->sparse && !s->scaled)))
-		return;
-	/* Where no target is given, it may be that one: compiling for another says so. */
-	if (wgmma && (!k->target || tc_mma_on_target(wgmma, k->target)))
-		return;
-	tc_documented(&k->err, NOT_SUPPORTED, got_operands(k, m),
-		      tc_arena_printf(&k->arena, "tc.mma with %s%s%s", kind,
-				      s->sparse ? ", sparse" : "",
-				      s->collective ? ", cta_group::2" : ""));
+			      tc_mma_dtype(s->b), k->target ? k->target : "any target");
 }
 
 /* ---- entry points ---------------------------------------------------------------------------- */

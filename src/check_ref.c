@@ -1,5 +1,5 @@
 /* Views: indices, slices, tiles, transposition. */
-#include "tc.h"
+#include "compile.h"
 
 /* True when v is surely a multiple of n. */
 static bool multiple_of(const struct val *v, int64_t n)
@@ -49,11 +49,13 @@ static void check_bounds(struct kern *k, const struct ref *r, const struct index
 static void check_smem_slice(struct kern *k, const struct ref *r, const struct index *x, int i)
 {
 	const struct alloc *a = r->alloc;
-	int bits = tc_dtypes[a->dtype].bits == 6 ? 8 : tc_dtypes[a->dtype].bits;
+	struct smem_layout s;
 	int axis = r->axis[i];
-	int64_t tile = axis == a->rank - 1 ? 8 * a->swizzle / bits : 8;
+	int64_t tile;
 
-	if (!a->swizzle || axis < a->rank - 2)
+	tc_smem_layout(a, &s);
+	tile = axis == a->rank - 1 ? s.panel_columns : 8;
+	if (!s.panelled || axis < a->rank - 2)
 		return;
 	if (!multiple_of(x->start, tile) || x->size % tile)
 		tc_documented(&k->err, SLICE_TILE, tc_got(k, "the ref", r), start_text(k, x),

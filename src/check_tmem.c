@@ -1,5 +1,5 @@
 /* Loads and stores of tiles, and copies from SMEM to TMEM. */
-#include "tc.h"
+#include "compile.h"
 
 static bool fragment_shape(const struct frag *f, const struct ref *r)
 {
@@ -208,6 +208,7 @@ static void check_tile_copy(struct kern *k, const struct ref *src, const struct 
 {
 	const struct alloc *a = dst->alloc;
 	int full = 32 / tc_dtypes[a->dtype].bits;
+	struct smem_layout layout;
 
 	if (src->alloc->dtype != a->dtype)
 		tc_documented(&k->err, COPY_TMEM_DTYPE, "", tc_dtypes[src->alloc->dtype].name,
@@ -225,8 +226,8 @@ static void check_tile_copy(struct kern *k, const struct ref *src, const struct 
 		tc_documented(&k->err, COPY_LAYOUT, tc_got(k, "dst", dst), tc_layout_text(k, a));
 	if (src->transposed)
 		tc_documented(&k->err, COPY_TMEM_TRANSPOSED, tc_got(k, "src", src));
-	if (!src->alloc->swizzle &&
-	    src->alloc->shape[src->alloc->rank - 1].size * tc_dtypes[src->alloc->dtype].bits != 128)
+	tc_smem_layout(src->alloc, &layout);
+	if (!layout.swizzle && layout.row_bytes != 16)
 		tc_documented(&k->err, COPY_TMEM_PLAIN, tc_got(k, "src", src));
 }
 
@@ -267,7 +268,6 @@ void tc_check_tmem_copy(struct kern *k, enum op_kind kind, struct tmem_copy_op *
 	check_pair(k, c);
 	if (kind == OP_ASYNC_COPY_SCALES_TO_TMEM) {
 		check_scales(k, c->src, c->dst);
-		tc_documented(&k->err, NOT_SUPPORTED, "", "tc.async_copy_scales_to_tmem");
 	} else if (kind == OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM) {
 		check_metadata(k, c->src, c->dst);
 	} else {

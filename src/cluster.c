@@ -108,7 +108,7 @@ bool tc_multicast_cut(const struct smem_layout *s, int64_t rows, int64_t columns
 	int64_t row_step = 1, column_step;
 
 	*cut = (struct multicast_cut){1, 1};
-	if (s->swizzle) {
+	if (s->panelled) {
 		/* Whole panels, then groups of eight rows. */
 		cut->columns = common_divisor(columns / s->panel_columns, ctas);
 		cut->rows = ctas / cut->columns;

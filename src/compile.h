@@ -24,15 +24,19 @@
  * A tile is the last two axes (R rows, C columns); further axes count tiles.
  * Swizzled: panels of `panel_columns` columns side by side, each R rows of
  * `row_bytes` = W bytes, XOR on address bits.  swizzle 0: one panel of plain
- * row-major rows.  A vector has one row.
+ * row-major rows, or with a tiling of 16 bytes panels of them.  A vector has one row.
  */
 struct smem_layout {
-	int bits;    /* of an element as stored */
-	int swizzle; /* W: 0, 32, 64, 128 */
+	int bits;      /* of an element as stored */
+	int swizzle;   /* W: 0, 32, 64, 128 */
+	bool panelled; /* swizzled, or cut into panels of 16 bytes, the core matrices of no swizzle
+			*/
 	int64_t rows, columns, tiles;
 	int64_t panel_columns, panels, row_bytes, panel_bytes, tile_bytes, bytes;
 	int64_t alignment; /* of the allocation: 1024, 512, 256, 128 */
 };
+/* Elements in a row of a box whose elements TMA pads. */
+#define TC_PADDED_ROW 128
 void tc_smem_layout(const struct alloc *a, struct smem_layout *s);
 /* Byte offset of (row, column) in a tile before the XOR; and the XOR itself,
  * valid on offsets from the allocation since its base is aligned. */
@@ -588,7 +592,8 @@ low_fn tc_lower_try_cluster_cancel, tc_lower_query_cluster_cancel, tc_lower_no_c
 	tc_lower_no_cluster_query;
 /* lower_mma.c, lower_tcgen05.c */
 low_fn tc_lower_tcgen05_mma, tc_lower_tcgen05_commit, tc_lower_tcgen05_copy,
-	tc_lower_tcgen05_copy_metadata, tc_lower_wait_load_tmem, tc_lower_commit_tmem;
+	tc_lower_tcgen05_copy_scales, tc_lower_tcgen05_copy_metadata, tc_lower_wait_load_tmem,
+	tc_lower_commit_tmem;
 /* The barrier sees what the leader has issued complete. */
 void tc_low_tcgen05_commit(struct low *l, const struct barrier_ref *b, int collective_axis);
 /* lower_wgmma.c: classes of roles with accumulators in registers */

@@ -1,16 +1,29 @@
 /* The image of an SMEM allocation: panels, rows, swizzle (docs/isa.md 3; docs/semantics.md 9). */
 #include "compile.h"
 
-/* Six-bit elements stand in bytes: TMA and the MMA units know no tighter form. */
-static int stored_bits(enum dtype t)
+/*
+ * 16 elements of 6 bits, and 16 padded ones of 4, fill 16 bytes: packed, then unused bytes
+ * (docs/isa.md 3.7).  TMA and the MMA units know no tighter form of the former.
+ */
+int tc_stored_bits(const struct alloc *a)
 {
-	return tc_dtypes[t].bits == 6 ? 8 : tc_dtypes[t].bits;
+	int bits = tc_dtypes[a->dtype].bits;
+
+	return a->space == SP_SMEM && (bits == 6 || a->padded) ? 8 : bits;
+}
+
+#define CORE_ROW 16 /* bytes of a row of a core matrix */
+
+/* No swizzle, and a tiling whose last dimension is that of core matrices. */
+static bool is_cut(const struct alloc *a, int bits)
+{
+	return a->rank >= 2 && a->tiling_rank >= 1 &&
+	       a->tiling[a->tiling_rank - 1] * bits == 8 * CORE_ROW;
 }
 
 void tc_smem_layout(const struct alloc *a, struct smem_layout *s)
 {
-	*s = (struct smem_layout){
-		.bits = stored_bits(a->dtype), .rows = 1, .columns = 1, .tiles = 1};
+	*s = (struct smem_layout){.bits = tc_stored_bits(a), .rows = 1, .columns = 1, .tiles = 1};
 	s->swizzle = a->rank >= 2 && a->swizzle > 0 ? a->swizzle : 0;
 	if (a->rank >= 1)
 		s->columns = a->shape[a->rank - 1].size;
@@ -18,16 +31,18 @@ void tc_smem_layout(const struct alloc *a, struct smem_layout *s)
 		s->rows = a->shape[a->rank - 2].size;
 	for (int i = 0; i + 2 < a->rank; i++)
 		s->tiles *= a->shape[i].size;
-	if (s->swizzle) {
-		s->panel_columns = 8 * s->swizzle / s->bits;
+	s->alignment = 128;
+	s->panelled = s->swizzle || is_cut(a, s->bits);
+	if (s->panelled) {
+		s->row_bytes = s->swizzle ? s->swizzle : CORE_ROW;
+		s->panel_columns = 8 * s->row_bytes / s->bits;
 		s->panels = (s->columns + s->panel_columns - 1) / s->panel_columns;
-		s->row_bytes = s->swizzle;
-		s->alignment = 8 * (int64_t)s->swizzle;
+		if (s->swizzle)
+			s->alignment = 8 * (int64_t)s->swizzle;
 	} else {
 		s->panel_columns = s->columns;
 		s->panels = 1;
 		s->row_bytes = (s->columns * s->bits + 7) / 8;
-		s->alignment = 128;
 	}
 	s->panel_bytes = s->rows * s->row_bytes;
 	s->tile_bytes = s->panels * s->panel_bytes;

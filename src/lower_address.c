@@ -41,7 +41,7 @@ static const char *unique_name(struct low *l, const char *base)
 static bool same_map(const struct param *a, const struct param *b)
 {
 	if (a->arg != b->arg || a->rank != b->rank || a->swizzle != b->swizzle ||
-	    a->per_element != b->per_element || a->dtype != b->dtype)
+	    a->per_element != b->per_element || a->tma_type != b->tma_type)
 		return false;
 	for (int i = 0; i < a->rank; i++)
 		if (a->axis[i] != b->axis[i] || a->collapsed[i] != b->collapsed[i] ||

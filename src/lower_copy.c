@@ -7,6 +7,9 @@
 
 #include "compile.h"
 
+/* The one type of TMA that an element type alone does not say. */
+#define TMA_16U4_ALIGN16B 14
+
 /* Which of how many equal pieces of the tile is copied here. */
 struct share {
 	int rows, columns;
@@ -61,7 +64,7 @@ static int gmem_axis(struct low *l, const struct ref *gmem, const struct ref *sm
 	return gmem->axis[d];
 }
 
-static void plan_map(struct low *l, struct boxes *b, const struct ref *gmem)
+static void plan_map(struct low *l, struct boxes *b, const struct ref *gmem, bool padded)
 {
 	const struct alloc *a = gmem->alloc;
 
@@ -73,7 +76,7 @@ static void plan_map(struct low *l, struct boxes *b, const struct ref *gmem)
 	b->map.kind = PARAM_TENSORMAP;
 	b->map.arg = a->id;
 	b->map.rank = a->rank;
-	b->map.dtype = a->dtype;
+	b->map.tma_type = padded ? TMA_16U4_ALIGN16B : tc_dtypes[a->dtype].tma;
 	b->map.swizzle = b->smem.layout.swizzle;
 	b->map.per_element = a->dtype == DT_U2 ? 8 / tc_dtypes[DT_U2].bits : 1;
 	for (int i = 0; i < a->rank; i++) {
@@ -97,30 +100,32 @@ static void plan_boxes(struct low *l, struct boxes *b, const struct ref *gmem,
 {
 	int rank = smem->alloc->rank, column_axis, row_axis;
 	const struct smem_layout *s;
-	int64_t element_bits;
+	int64_t element_bits, moved_bits = tc_dtypes[gmem->alloc->dtype].bits;
 
 	memset(b, 0, sizeof(*b));
 	b->part_coordinate = -1;
 	tc_low_smem_view(l, smem, &b->smem);
 	s = &b->smem.layout;
 	element_bits = s->bits;
-	plan_map(l, b, gmem);
+	plan_map(l, b, gmem, smem->alloc->padded);
 	column_axis = gmem_axis(l, gmem, smem, rank - 1);
 	row_axis = rank >= 2 ? gmem_axis(l, gmem, smem, rank - 2) : -1;
 	if (b->smem.columns > 1 && column_axis != gmem->alloc->rank - 1)
 		tc_low_fail(l, "TMA needs the contiguous axis of the GMEM array along the last "
 			       "axis of the SMEM allocation: transpose both sides or none");
 	take_share(l, b, share);
-	b->box_columns = s->swizzle ? s->panel_columns : largest_divisor(b->smem.columns, 256, 1);
+	b->box_columns = s->panelled ? s->panel_columns : largest_divisor(b->smem.columns, 256, 1);
+	if (moved_bits < element_bits)
+		b->box_columns = TC_PADDED_ROW;
 	if (b->box_columns > b->smem.columns)
 		b->box_columns = b->smem.columns;
 	b->panels = b->smem.columns / b->box_columns;
-	b->box_rows = largest_divisor(b->smem.rows, 256, s->swizzle ? 8 : 1);
+	b->box_rows = largest_divisor(b->smem.rows, 256, s->panelled ? 8 : 1);
 	/* A plain box is dense: rows narrower than the allocation's go one by one. */
-	if (!s->swizzle && b->box_columns != s->columns)
+	if (!s->panelled && b->box_columns != s->columns)
 		b->box_rows = 1;
 	b->row_chunks = b->smem.rows / b->box_rows;
-	b->box_bytes = b->box_rows * b->box_columns * element_bits / 8;
+	b->box_bytes = b->box_rows * b->box_columns * moved_bits / 8;
 	b->row_coordinate = -1;
 	b->map.box[0] = (uint32_t)(b->box_columns / b->map.per_element);
 	if (row_axis >= 0) {
@@ -176,13 +181,13 @@ static struct maddr place_box(struct low *l, const struct boxes *b, const struct
 		coordinate[b->part_coordinate] =
 			tc_low_add(l, coordinate[b->part_coordinate], b->part);
 	coordinate[0] = tc_low_udiv(l, coordinate[0], b->map.per_element);
-	/* Columns start at a panel (swizzled) or anywhere (plain). */
-	if (s->swizzle) {
+	/* Columns start at a panel, or anywhere (plain). */
+	if (s->panelled) {
 		column_panel = tc_low_udiv(l, b->smem.column, s->panel_columns);
 		offset = tc_low_mul(l, column_panel, s->panel_bytes);
 		a.offset += panel * s->panel_bytes;
 	} else {
-		offset = tc_low_mul(l, b->smem.column, s->bits / 8);
+		offset = tc_low_udiv(l, tc_low_mul(l, b->smem.column, s->bits), 8);
 		a.offset += panel * b->box_columns * s->bits / 8;
 	}
 	offset = tc_low_add(l, offset, tc_low_mul(l, b->smem.row, s->row_bytes));

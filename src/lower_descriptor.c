@@ -5,16 +5,33 @@
 #include "frag.h"
 
 enum {
-	LBO_UNUSED = 1,
-	LBO_LARGEST = 0x3fff
+	LBO_UNUSED = 16,
+	STRIDE_LARGEST = 0x3fff
 };
 
-/* Stride between groups of 8 rows, the swizzle's code, and what the target wants set. */
-static uint32_t high_word(const struct target *t, const struct smem_layout *s)
+/*
+ * Strides: between groups of 8 rows, and between panels.  The former is that of the high word, and
+ * the latter, where panels are stepped through at all, that of the low one; without swizzle an
+ * operand of the other order exchanges them.
+ */
+static void strides(const struct smem_operand *o, int64_t *high, int64_t *low)
+{
+	const struct smem_layout *s = &o->layout;
+	int64_t group = 8 * s->row_bytes;
+	bool exchanged = !s->swizzle && !o->k_major;
+
+	*high = exchanged ? s->panel_bytes : group;
+	*low = exchanged ? group : s->panel_bytes;
+	if (s->swizzle && o->k_major)
+		*low = LBO_UNUSED;
+}
+
+/* The stride, the swizzle's code, and what the target wants set. */
+static uint32_t high_word(const struct target *t, const struct smem_layout *s, int64_t stride)
 {
 	uint32_t code = s->swizzle == 128 ? 1 : s->swizzle == 64 ? 2 : s->swizzle == 32 ? 3 : 0;
 
-	return (uint32_t)(8 * s->row_bytes >> 4) | code << 30 | t->ops->descriptor_bits;
+	return (uint32_t)(stride >> 4) | code << 30 | t->ops->descriptor_bits;
 }
 
 /* In a cluster the high bits of an address say whose it is; a descriptor has no place for them. */
@@ -79,25 +96,24 @@ static struct mopnd first_offset(struct low *l, const struct ref *r, const struc
 void tc_low_smem_operand(struct low *l, struct smem_operand *o, const struct ref *r,
 			 int k_dimension, struct mreg clone)
 {
-	uint32_t lbo = LBO_UNUSED;
+	int64_t high_stride, low_stride;
 	struct mreg low, high;
 	struct mopnd offset;
 
 	tc_smem_layout(r->alloc, &o->layout);
 	o->k_major = r->axis[k_dimension] == r->alloc->rank - 1;
-	if (!o->k_major && o->layout.panel_bytes >> 4 > LBO_LARGEST)
+	strides(o, &high_stride, &low_stride);
+	if (high_stride >> 4 > STRIDE_LARGEST || low_stride >> 4 > STRIDE_LARGEST)
 		tc_low_fail(l,
 			    "the operand's panels are %lld bytes apart, more than a descriptor "
 			    "can say (262128)",
 			    (long long)o->layout.panel_bytes);
-	if (!o->k_major)
-		lbo = (uint32_t)(o->layout.panel_bytes >> 4);
-	low = base(l, r->alloc, lbo, clone, linear(o, 64, 0));
+	low = base(l, r->alloc, (uint32_t)(low_stride >> 4), clone, linear(o, 64, 0));
 	offset = first_offset(l, r, &o->layout);
 	low = tc_low_add(l, offset, mo_reg(low)).reg;
 	high = mi_b32(l);
 	o->descriptor = mi_b64(l);
-	mi(l, "mov.b32", R(high), mo_hex(high_word(l->c->target, &o->layout)));
+	mi(l, "mov.b32", R(high), mo_hex(high_word(l->c->target, &o->layout, high_stride)));
 	mi(l, "mov.b64", R(o->descriptor), V(((struct mreg[]){low, high}), 2));
 }
 

@@ -85,10 +85,10 @@ static void open_smem(struct tile *t, const struct ref *r, int vector_axis)
 		t->lead_bytes[axis] = tc_axis_stride(a, r->axis[i]) * s->bits / 8;
 	}
 	if (a->rank >= 2)
-		place_start(t, t->view.row, r->start[last - 1], s->swizzle ? 8 : 1, s->row_bytes,
+		place_start(t, t->view.row, r->start[last - 1], s->panelled ? 8 : 1, s->row_bytes,
 			    &t->row_offset, &t->row_start);
-	panel = s->swizzle ? (int)s->panel_columns : 1;
-	if (s->swizzle && t->view.column.kind != MO_IMM &&
+	panel = s->panelled ? (int)s->panel_columns : 1;
+	if (s->panelled && t->view.column.kind != MO_IMM &&
 	    tc_val_divisor(r->start[last]) % panel == 0) {
 		struct mopnd p = tc_low_udiv(l, t->view.column, panel);
 
@@ -148,7 +148,7 @@ static struct mreg plain_base(struct tile *t)
  * a panel.  The XOR depends on the row modulo 8 alone; bases are aligned to
  * eight rows, so that it may be applied to whole addresses.
  */
-static struct mreg swizzled_base(struct tile *t, int r, int c)
+static struct mreg panel_base(struct tile *t, int r, int c)
 {
 	const struct smem_layout *s = &t->view.layout;
 	struct low *l = t->l;
@@ -156,12 +156,12 @@ static struct mreg swizzled_base(struct tile *t, int r, int c)
 	struct mopnd row = thread_part(t, TILE_ROW, t->row_start, &row_most);
 	struct mopnd column = thread_part(t, TILE_COLUMN, t->column_start, &most);
 	struct mopnd chunk, offset;
-	int mask = 8 - 128 / s->swizzle;
+	int mask = s->swizzle ? 8 - 128 / s->swizzle : 0;
 
 	if (c && most >= 0 && most < (c & -c) && (most | c) < panel)
-		return tc_low_xor(l, R(swizzled_base(t, r, 0)), I(c * bytes)).reg;
+		return tc_low_xor(l, R(panel_base(t, r, 0)), I(c * bytes)).reg;
 	row = tc_low_add(l, row, I(r));
-	chunk = tc_low_mul(l, tc_low_and(l, row, mask), s->swizzle / 8);
+	chunk = mask ? tc_low_mul(l, tc_low_and(l, row, mask), s->swizzle / 8) : I(0);
 	column = tc_low_add(l, column, I(c));
 	offset = tc_low_mul(l, row, s->row_bytes);
 	if (most < 0 || most + c >= panel) {
@@ -188,12 +188,12 @@ static struct maddr smem_address(struct tile *t, const int off[2])
 		else if (t->role[a] == TILE_LEAD)
 			imm += off[a] * t->lead_bytes[a];
 	}
-	if (!s->swizzle) {
+	if (!s->panelled) {
 		m.reg = plain_base(t);
 		m.offset = imm + row * s->row_bytes + column * s->bits / 8;
 		return m;
 	}
-	m.reg = swizzled_base(t, (int)(row % 8), (int)(column % s->panel_columns));
+	m.reg = panel_base(t, (int)(row % 8), (int)(column % s->panel_columns));
 	m.offset =
 		imm + (row - row % 8) * s->row_bytes + column / s->panel_columns * s->panel_bytes;
 	return m;

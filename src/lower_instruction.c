@@ -27,7 +27,7 @@ const char *tc_mma_opcode(struct low *l, const struct mma_shape *s)
 /* Kinds of 4-bit elements without padding know one type, and number it otherwise. */
 static uint32_t operand_code(const struct mma_shape *s, enum dtype t)
 {
-	return t == DT_E2M1 && s->bits == 4 ? PACKED_E2M1 : operand_codes[t];
+	return t == DT_E2M1 && s->a_bits == 4 ? PACKED_E2M1 : operand_codes[t];
 }
 
 /* 16 entries are a column.  Kinds that read one column choose between the two of a pair. */

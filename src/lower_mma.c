@@ -22,17 +22,6 @@ struct mma {
 	struct mopnd accumulate; /* of the first step along K */
 };
 
-static void refuse(struct low *l, const struct mma_op *o)
-{
-	const struct ref *const operand[] = {o->a, o->b};
-
-	for (int i = 0; i < 2; i++)
-		if (operand[i]->alloc->space == SP_SMEM && !operand[i]->alloc->swizzle)
-			tc_low_fail(
-				l, "this mma needs operands with a swizzle of 32, 64 or 128 bytes; "
-				   "the operand was allocated with swizzle = \"none\"");
-}
-
 /* Scale factors of one row take a byte; a group of four columns of the view, 32-bit columns. */
 static struct maddr scale_operand(struct low *l, const struct ref *r, int64_t *group)
 {
@@ -63,7 +52,7 @@ static struct mopnd left_operand(struct low *l, struct mma *x, const struct mma_
 {
 	int64_t k = x->shape.sparse ? step->k / 2 : step->k;
 
-	return x->shape.a_in_tmem ? M(x->a_tmem, k * x->shape.bits / 32)
+	return x->shape.a_in_tmem ? M(x->a_tmem, k * x->shape.a_bits / 32)
 				  : R(tc_low_operand_at(l, &x->a, 0, k));
 }
 
@@ -98,7 +87,6 @@ void tc_lower_tcgen05_mma(struct low *l, const struct op *op)
 	struct mma_step step;
 
 	tc_mma_describe(o, &x.shape);
-	refuse(l, o);
 	if (o->barrier.barrier)
 		tc_low_phases_before(l, o->barrier.barrier);
 	tc_low_pair_leader(l, o->collective_axis);

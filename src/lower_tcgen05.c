@@ -71,6 +71,43 @@ void tc_lower_tcgen05_copy(struct low *l, const struct op *op)
 	}
 }
 
+/* Tiles in SMEM, the last two axes, from one index of a dimension of the view to the next. */
+static int64_t tile_stride(const struct ref *r, int dimension)
+{
+	int64_t stride = 1;
+
+	for (int i = r->axis[dimension] + 1; i < r->alloc->rank - 2; i++)
+		stride *= r->alloc->shape[i].size;
+	return stride;
+}
+
+/*
+ * A tile of SMEM has the factors of 128 rows and four blocks along K (docs/isa.md 6.2, 6.3): a line
+ * of 16 bytes for each of 32 lanes, which go to four columns of all four windows.  For a pair with
+ * M = 128 it has 64 lines: half of them for two windows, half for the others.
+ */
+void tc_lower_tcgen05_copy_scales(struct low *l, const struct op *op)
+{
+	const struct tmem_copy_op *o = &op->u.tmem_copy;
+	bool halves = o->dst->alloc->layout == TML_B_SCALES_M64_COLLECTIVE;
+	const char *shape = halves ? "64x128b.warpx2::01_23" : "32x128b.warpx4";
+	int64_t lines = o->src->shape[2].size;
+	int64_t group = tc_tmem_columns(o->dst->alloc, o->dst->shape[0].size, 4);
+	struct smem_operand src;
+	struct maddr dst;
+
+	tc_low_pair_leader(l, o->collective_axis);
+	dst = tc_low_tmem_view(l, o->dst);
+	tc_low_smem_operand(l, &src, o->src, 3, whole);
+	for (int64_t i = 0; i < o->src->shape[0].size; i++)
+		for (int64_t j = 0; j < o->src->shape[1].size; j++) {
+			int64_t tile = i * tile_stride(o->src, 0) + j * tile_stride(o->src, 1);
+
+			mi(l, opcode(l, "cp", shape), M(dst, 4 * i + group * j),
+			   R(tc_low_operand_at(l, &src, tile * lines, 0)));
+		}
+}
+
 /* A tile of SMEM has the 16 bytes that a lane gets, row by row: four columns. */
 void tc_lower_tcgen05_copy_metadata(struct low *l, const struct op *op)
 {

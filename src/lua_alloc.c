@@ -177,7 +177,7 @@ static bool is_given(lua_State *L, int arg, const char *name)
 static int allocate_at(lua_State *L, enum space space, int arg)
 {
 	static const char *const options[] = {"swizzle", "tiling", "collective", "packed",
-					      "layout",  "name",   NULL};
+					      "padded",  "layout", "name",       NULL};
 	struct allocation a = {.draft = {.space = space}};
 	int64_t shape[TC_MAX_RANK];
 
@@ -199,6 +199,7 @@ static int allocate_at(lua_State *L, enum space space, int arg)
 	a.draft.packed = tc_option_boolean(L, arg + 2, "packed", false);
 	a.draft.collective = tc_option_boolean(L, arg + 2, "collective", false);
 	a.draft.name = tc_option_string(L, arg + 2, "name", NULL);
+	a.draft.padded = tc_option_boolean(L, arg + 2, "padded", false);
 	read_swizzle(L, arg + 2, &a.draft);
 	read_tiling(L, arg + 2, &a.draft);
 	read_layout(L, arg + 2, &a);
@@ -208,16 +209,19 @@ static int allocate_at(lua_State *L, enum space space, int arg)
 }
 
 #define OPTIONS_TYPE                                                                               \
-	"{swizzle?: integer|string, tiling?: integer[], collective?: boolean, packed?: boolean, "  \
-	"layout?: string, name?: string}"
+	"{swizzle?: integer|string, tiling?: integer[], padded?: boolean, collective?: boolean, "  \
+	"packed?: boolean, layout?: string, name?: string}"
 
 #define OPTIONS_DOC                                                                                \
 	"SMEM takes `swizzle` (128, 64, 32 or \"none\"; default: the largest that divides a "      \
-	"row). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 "      \
+	"row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or "     \
+	"6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA "      \
+	"MMAs), `packed` (a dtype narrower than 32 "                                               \
 	"bits needs it: true for an A operand, false for an f16 accumulator) or `layout` "         \
 	"(\"m64_collective\", \"scales\", \"b_scales_m64_collective\", \"sparse_metadata\"). "     \
-	"`tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}, and is "     \
-	"only checked. `name` shows in messages and dumps.\n\n"                                    \
+	"`tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without "    \
+	"swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. "     \
+	"`name` shows in messages and dumps.\n\n"                                                  \
 	"Allocations are static: one per call, whatever loop of the kernel they stand in."
 
 static const char allocate_doc[] =

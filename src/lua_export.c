@@ -54,7 +54,7 @@ static void add_param(luaL_Buffer *b, const struct param *p, const struct kern *
 		}
 		snprintf(text, sizeof text,
 			 ", \"type\": %d, \"per_element\": %d, \"swizzle_bytes\": %d, ",
-			 tc_dtypes[p->dtype].tma, p->per_element, p->swizzle);
+			 p->tma_type, p->per_element, p->swizzle);
 		luaL_addstring(b, text);
 		add_numbers(b, "axis", axes, p->rank);
 		luaL_addstring(b, ", ");

@@ -199,7 +199,7 @@ static void fill_map(lua_State *L, struct tensormap *m, const struct param *p,
 {
 	static const int promotion_128 = 2;
 
-	m->type = tc_dtypes[p->dtype].tma;
+	m->type = p->tma_type;
 	m->rank = p->rank;
 	m->address = a->address;
 	if (p->axis[0] != a->rank - 1)

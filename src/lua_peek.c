@@ -323,14 +323,14 @@ static uint64_t take_bits(lua_State *L, const struct peek *p, int64_t byte, int6
 	return bits == 64 ? word : word & ((UINT64_C(1) << bits) - 1);
 }
 
-/* Sixteen 6-bit elements lie dense in the first 12 of 16 bytes. */
+/* Sixteen padded elements lie dense at the start of 16 bytes. */
 static uint64_t smem_element(lua_State *L, const struct peek *p, const int64_t *index)
 {
 	const struct alloc *a = &p->alloc;
 	struct smem_layout s;
 	int64_t tile = 0, row = a->rank >= 2 ? index[a->rank - 2] : 0;
 	int64_t column = a->rank >= 1 ? index[a->rank - 1] : 0;
-	int bits = tc_dtypes[a->dtype].bits, group = bits == 6 ? 16 : 8;
+	int bits = tc_dtypes[a->dtype].bits, group = tc_stored_bits(a) == bits ? 8 : 16;
 
 	tc_smem_layout(a, &s);
 	for (int i = 0; i + 2 < a->rank; i++)
@@ -350,7 +350,8 @@ static uint64_t tmem_element(lua_State *L, const struct peek *p, const int64_t *
 {
 	const struct alloc *a = &p->alloc;
 	int packing = a->packing ? a->packing : 1, bits = tc_dtypes[a->dtype].bits;
-	int64_t slot = 0, per_slot = (a->shape[a->rank - 1].size + packing - 1) / packing;
+	int64_t rows = a->shape[a->rank - 2].size;
+	int64_t slot = 0, per_slot = tc_tmem_columns(a, rows, a->shape[a->rank - 1].size);
 	int64_t element = index[a->rank - 1];
 
 	for (int i = 0; i + 2 < a->rank; i++)

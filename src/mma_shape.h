@@ -12,7 +12,7 @@ struct mma_shape {
 	enum dtype a, b, d;
 	enum dtype scale;          /* DT_COUNT: none */
 	int64_t block;             /* elements along K that one scale factor covers; 0: none */
-	int bits;                  /* of an element of A as stored */
+	int a_bits, b_bits;        /* of an element as stored */
 	int a_swizzle, b_swizzle;  /* bytes; of A in TMEM that of B */
 	const struct mma_row *row; /* the instruction of tcgen05; NULL: there is none */
 };

@@ -72,6 +72,8 @@ void tc_print_attributes(struct strbuf *b, const struct alloc *a)
 
 	if (a->space == SP_SMEM && a->swizzle)
 		tc_printf(b, ", swizzle %d", a->swizzle);
+	if (a->padded)
+		tc_puts(b, ", padded");
 	if (a->space != SP_TMEM)
 		return;
 	if (a->packing > 1)

@@ -45,7 +45,7 @@ const struct target_ops tc_ops_sm100 = {
 	.lower = {COMMON, [OP_BARRIER_ARRIVE] = tc_lower_arrive, [OP_BARRIER_WAIT] = tc_lower_wait,
 		  [OP_MMA] = tc_lower_tcgen05_mma, [OP_COMMIT_ARRIVE] = tc_lower_tcgen05_commit,
 		  [OP_ASYNC_COPY_SMEM_TO_TMEM] = tc_lower_tcgen05_copy,
-		  [OP_ASYNC_COPY_SCALES_TO_TMEM] = tc_lower_unsupported,
+		  [OP_ASYNC_COPY_SCALES_TO_TMEM] = tc_lower_tcgen05_copy_scales,
 		  [OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM] = tc_lower_tcgen05_copy_metadata,
 		  [OP_ASYNC_LOAD_TMEM] = tc_lower_load_tmem,
 		  [OP_ASYNC_STORE_TMEM] = tc_lower_store_tmem,

@@ -224,6 +224,8 @@ struct alloc {
 	/* SMEM: bytes of the swizzle, 0 = plain row-major ("none") */
 	int swizzle;
 	bool swizzle_given;
+	/* SMEM: 16 elements of 4 bits fill 16 bytes, the second half of which is unused. */
+	bool padded;
 	/* SMEM: `tiling` given; only checked, since the image is the compiler's choice */
 	bool tiling_given;
 	int tiling_rank;
@@ -774,6 +776,8 @@ bool tc_static_shape(const struct ref *r);
 
 void tc_check_alloc(struct kern *k, struct alloc *a, bool packed_given, bool layout_given,
 		    bool collective_given); /* completes swizzle, packing, columns */
+/* Bits that memory has for an element: in SMEM 6-bit and padded ones take a byte. */
+int tc_stored_bits(const struct alloc *a);
 /* 32-bit columns that `columns` elements of `rows` rows take in the layout of a TMEM allocation. */
 int64_t tc_tmem_columns(const struct alloc *a, int64_t rows, int64_t columns);
 void tc_check_mma(struct kern *k, struct mma_op *m);
@@ -837,7 +841,6 @@ struct mma_row {
 	int n1, n2;          /* N is a multiple of it, up to 256 */
 	const char *targets; /* "sm_100a sm_103a" */
 	int version;         /* of PTX, times ten */
-	int limit;           /* the message with which Pallas forbids it, -1: legal there too */
 };
 /* NULL: no instruction takes these.  Of the shape, mma_shape.h, types and scales are asked for. */
 struct mma_shape;
