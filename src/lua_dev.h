@@ -131,6 +131,11 @@ struct assembled_program {
  */
 bool tc_set_assembly(lua_State *L, const char *log, const char *entry, const char *assembler,
 		     struct assembly_info *info);
+
+/* lua_estimate.c */
+void tc_open_estimate(lua_State *L);
+/* Field `estimate` of the table on top, or `estimate_missing`. */
+void tc_set_estimate(lua_State *L, struct kern *k, const struct program *p);
 /* Pushes what owns the cubin and the log; NULL and e where there is no assembler. */
 struct assembled_program *tc_program_assemble(lua_State *L, const struct program *p, struct err *e);
 

@@ -374,6 +374,7 @@ static int kernel_info(lua_State *L)
 	const struct program *p = tc_program_of_call(L, 2);
 	struct assembled_program *a = tc_program_assemble(L, p, &e);
 	push_program_info(L, p);
+	tc_set_estimate(L, tc_check_kernel(L, 1), p);
 	if (!a) {
 		lua_pushstring(L, e.text);
 		lua_setfield(L, -2, "assembler_missing");
@@ -403,8 +404,8 @@ static void add_warnings(lua_State *L)
 static int info_tostring(lua_State *L)
 {
 	static const char *const names[] = {
-		"target", "threads",      "registers", "spill_stores",   "spill_loads",
-		"smem",   "tmem_columns", "barriers",  "named_barriers", "assembler"};
+		"target",       "threads",  "registers",      "spill_stores", "spill_loads", "smem",
+		"tmem_columns", "barriers", "named_barriers", "assembler",    "estimate"};
 	luaL_Buffer b;
 
 	if (!lua_istable(L, 1))
@@ -460,7 +461,14 @@ static const struct tc_function methods[] = {
 	 "`spill_stores`, `spill_loads`, `stack` (bytes), `assembler` (which one), `warnings` (its "
 	 "messages of lost performance), `log`, or `assembler_missing` with the reason. What uses "
 	 "`setmaxnreg` is assembled by `ptxas` where it is installed, and for a launch by the "
-	 "driver: nvJitLink does not honour it."},
+	 "driver: nvJitLink does not honour it. `estimate` (or `estimate_missing` with the reason) "
+	 "says what the kernel would reach on a machine of the target with TMEM, by a model that "
+	 "docs/performance.md describes: `machine`, `ctas_per_sm`, `occupancy_limit`, `ctas`, "
+	 "`waves`, `clocks` of the kernel, `tensor_clocks` of its MMAs, `flop`, `k_steps` (MMAs of "
+	 "an SM), `bytes` and `bytes_per_k_step` of an SM and `busy` (0 to 1) by path (`dram`, "
+	 "`l2`, "
+	 "`smem`, `tmem`, `out`), `l2_miss`, `bound`, `utilization` (of the peak), `tflops`, "
+	 "`microseconds`."},
 	{"dump", kernel_dump,
 	 "dump(pass: string, opts?: {target?: string}) -> string\n"
 	 "The kernel after a pass of the compiler: `\"record\"`, `\"lower\"`, `\"roles\"`, "
@@ -478,5 +486,6 @@ void tc_open_program(lua_State *L)
 	lua_getfield(L, -1, "__methods");
 	tc_functions(L, TC_KERNEL, methods);
 	lua_pop(L, 2);
+	tc_open_estimate(L);
 	tc_open_export(L);
 }

@@ -140,13 +140,13 @@ function tc.allclose(a, b, opts) end
 
 ---Allocates shared or tensor memory for the kernel that is being recorded.
 ---
----SMEM takes `swizzle` (128, 64, 32 or "none"; default: the largest that divides a row). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}, and is only checked. `name` shows in messages and dumps.
+---SMEM takes `swizzle` (128, 64, 32 or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
 ---
 ---Allocations are static: one per call, whatever loop of the kernel they stand in.
 ---@param space Space
 ---@param shape integer[]
 ---@param dtype DType
----@param opts? {swizzle?: integer|string, tiling?: integer[], collective?: boolean, packed?: boolean, layout?: string, name?: string}
+---@param opts? {swizzle?: integer|string, tiling?: integer[], padded?: boolean, collective?: boolean, packed?: boolean, layout?: string, name?: string}
 ---@return Ref
 function tc.allocate(space, shape, dtype, opts) end
 
@@ -768,12 +768,12 @@ function tc.settings() end
 
 ---`tc.allocate` in shared memory. The last two dimensions are a tile, the others count tiles (stages).
 ---
----SMEM takes `swizzle` (128, 64, 32 or "none"; default: the largest that divides a row). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}, and is only checked. `name` shows in messages and dumps.
+---SMEM takes `swizzle` (128, 64, 32 or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
 ---
 ---Allocations are static: one per call, whatever loop of the kernel they stand in.
 ---@param shape integer[]
 ---@param dtype DType
----@param opts? {swizzle?: integer|string, tiling?: integer[], collective?: boolean, packed?: boolean, layout?: string, name?: string}
+---@param opts? {swizzle?: integer|string, tiling?: integer[], padded?: boolean, collective?: boolean, packed?: boolean, layout?: string, name?: string}
 ---@return Ref
 function tc.smem(shape, dtype, opts) end
 
@@ -825,12 +825,12 @@ function tc.tensormap(array, opts) end
 
 ---`tc.allocate` in tensor memory: 64 or 128 rows (lanes), and columns of 32 bits, 512 in all.
 ---
----SMEM takes `swizzle` (128, 64, 32 or "none"; default: the largest that divides a row). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}, and is only checked. `name` shows in messages and dumps.
+---SMEM takes `swizzle` (128, 64, 32 or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
 ---
 ---Allocations are static: one per call, whatever loop of the kernel they stand in.
 ---@param shape integer[]
 ---@param dtype DType
----@param opts? {swizzle?: integer|string, tiling?: integer[], collective?: boolean, packed?: boolean, layout?: string, name?: string}
+---@param opts? {swizzle?: integer|string, tiling?: integer[], padded?: boolean, collective?: boolean, packed?: boolean, layout?: string, name?: string}
 ---@return Ref
 function tc.tmem(shape, dtype, opts) end
 
@@ -1284,7 +1284,7 @@ function class_kernel:export(path, opts) end
 ---@return Kernel
 function class_kernel:finish() end
 
----What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, `named_barriers`, `params`, `text` (roles and allocations); from the assembler `registers`, `spill_stores`, `spill_loads`, `stack` (bytes), `assembler` (which one), `warnings` (its messages of lost performance), `log`, or `assembler_missing` with the reason. What uses `setmaxnreg` is assembled by `ptxas` where it is installed, and for a launch by the driver: nvJitLink does not honour it.
+---What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, `named_barriers`, `params`, `text` (roles and allocations); from the assembler `registers`, `spill_stores`, `spill_loads`, `stack` (bytes), `assembler` (which one), `warnings` (its messages of lost performance), `log`, or `assembler_missing` with the reason. What uses `setmaxnreg` is assembled by `ptxas` where it is installed, and for a launch by the driver: nvJitLink does not honour it. `estimate` (or `estimate_missing` with the reason) says what the kernel would reach on a machine of the target with TMEM, by a model that docs/performance.md describes: `machine`, `ctas_per_sm`, `occupancy_limit`, `ctas`, `waves`, `clocks` of the kernel, `tensor_clocks` of its MMAs, `flop`, `k_steps` (MMAs of an SM), `bytes` and `bytes_per_k_step` of an SM and `busy` (0 to 1) by path (`dram`, `l2`, `smem`, `tmem`, `out`), `l2_miss`, `bound`, `utilization` (of the peak), `tflops`, `microseconds`.
 ---@param opts? {target?: string}
 ---@return table
 function class_kernel:info(opts) end
@@ -1377,8 +1377,10 @@ function class_ref:peek(opts) end
 ---Stores into SMEM or GMEM: a fragment of the ref's shape and dtype, or one value into every element. `ref[i] = x` is `ref[i]:store(x)`.
 ---
 ---What lies outside a GMEM array is not written. Before TMA or an MMA reads the stored SMEM, call `tc.commit_smem()`. TMEM is stored by `tc.async_store_tmem`.
+---- `barrier`: for SMEM of another CTA (`tc.cluster_ref`) with elements of 32 bits. The store is asynchronous, and one arrival on that CTA's barrier, whose phase completes when the values are there: no arrival of the role and no fence is needed
 ---@param value Fragment|Scalar|number
-function class_ref:store(value) end
+---@param opts? {barrier?: Barrier}
+function class_ref:store(value, opts) end
 
 ---The tile number `index` of size `shape`, both per dimension: it starts at index * shape.
 ---
