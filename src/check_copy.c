@@ -256,6 +256,14 @@ static void check_collective(struct kern *k, const struct copy_op *c)
 		tc_documented(&k->err, COPY_ONLY_COLLECTIVE, "");
 }
 
+static void check_partition_axis(struct kern *k, const struct copy_op *c)
+{
+	if (c->partitioned && c->partition_axis >= c->dst->rank)
+		tc_documented(&k->err, COPY_PARTITION_AXIS, tc_got(k, "dst", c->dst),
+			      tc_integer_text(k, c->partition_axis),
+			      tc_integer_text(k, c->dst->rank));
+}
+
 /* ---- entry points -----------------------------------------------------------------------------
  */
 
@@ -265,7 +273,7 @@ static void check_source_shape(struct kern *k, const struct copy_op *c)
 	struct ref expected = *c->dst;
 	const char *tail = "";
 
-	if (c->partitioned && c->partition_axis < c->dst->rank) {
+	if (c->partitioned) {
 		int64_t size = tc_cluster_size(k, c->collective_axes);
 
 		expected.shape[c->partition_axis].size *= size;
@@ -284,6 +292,7 @@ void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c)
 	check_space(k, "src", c->src, SP_GMEM);
 	check_space(k, "dst", c->dst, SP_SMEM);
 	check_dtypes(k, c);
+	check_partition_axis(k, c);
 	check_source_shape(k, c);
 	check_collective(k, c);
 	if (!c->barrier.barrier)

@@ -15,8 +15,7 @@ struct walk {
 	void *arg;
 };
 
-/* Trips of a range with constant bounds; -1: not known. */
-static int64_t trips(const struct range_op *r)
+int64_t tc_range_trips(const struct range_op *r)
 {
 	int64_t lo, hi, step = 1;
 
@@ -40,7 +39,7 @@ static void walk_scope(const struct walk *w, const struct scope *s, const struct
 
 static void walk_range(const struct walk *w, const struct op *o, struct times inner)
 {
-	int64_t n = trips(&o->u.range);
+	int64_t n = tc_range_trips(&o->u.range);
 
 	if (n >= 0)
 		inner.constant *= n;

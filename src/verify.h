@@ -33,6 +33,9 @@ struct sites {
 /* The barrier on which an op arrives, or waits; NULL: none. */
 const struct barrier *tc_site_arrives(const struct op *o);
 const struct barrier *tc_site_waits(const struct op *o);
+bool tc_site_is_remote(const struct op *o); /* arrives in another CTA */
+/* Trips of a range with constant bounds; -1: not known. */
+int64_t tc_range_trips(const struct range_op *r);
 /* True when b can come after a: later in the text, or around a common loop. */
 bool tc_may_follow(const struct site *a, const struct site *b);
 const char *tc_barrier_text(struct kern *k, const struct barrier *b);

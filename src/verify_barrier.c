@@ -35,8 +35,7 @@ const struct barrier *tc_site_waits(const struct op *o)
 	return o->kind == OP_BARRIER_WAIT ? o->u.wait.barrier.barrier : NULL;
 }
 
-/* Arrives in another CTA. */
-static bool is_remote(const struct op *o)
+bool tc_site_is_remote(const struct op *o)
 {
 	const struct barrier_ref *b = barrier_of(o);
 
@@ -64,7 +63,7 @@ static void collect(void *arg, const struct site *site)
 	}
 	s->item[s->count] = *site;
 	/* How many CTAs arrive on a peer's barrier is not known. */
-	if (is_remote(o))
+	if (tc_site_is_remote(o))
 		s->item[s->count].times.unsure = true;
 	s->count++;
 }
@@ -296,8 +295,8 @@ static int64_t reachable_arrivals(const struct sites *s, const bool *blocked,
 		for (int j = 0; j < i && reached; j++)
 			reached = !blocked[j] || s->item[j].role != a->role;
 		if (reached)
-			count += a->times.loops || is_remote(a->op) ? b->num_arrivals
-								    : a->times.constant;
+			count += a->times.loops || tc_site_is_remote(a->op) ? b->num_arrivals
+									    : a->times.constant;
 	}
 	return count;
 }
@@ -352,13 +351,22 @@ static void check_cycles(struct sites *s)
 
 /* ---- accumulators --------------------------------------------------------------------------- */
 
+static bool repeats(const struct scope *s)
+{
+	int64_t trips;
+
+	if (s->kind != SC_RANGE)
+		return s->kind == SC_LOOP;
+	trips = tc_range_trips(&s->owner->u.range);
+	return trips < 0 || trips > 1;
+}
+
 bool tc_may_follow(const struct site *a, const struct site *b)
 {
 	if (b->op->id > a->op->id)
 		return true;
 	for (const struct scope *s = b->op->scope; s; s = s->parent)
-		if ((s->kind == SC_RANGE || s->kind == SC_LOOP) &&
-		    tc_scope_encloses(s, a->op->scope))
+		if (repeats(s) && tc_scope_encloses(s, a->op->scope))
 			return true;
 	return false;
 }

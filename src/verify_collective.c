@@ -113,7 +113,7 @@ static void check_accumulator(const struct sites *s, const struct site *mma)
 		    tc_may_follow(&s->item[i], mma))
 			return;
 	}
-	tc_documented_at(&k->err, mma->op->pos, PAIR_ACC_RELEASE, "", tc_ref_text(k, m->acc),
+	tc_documented_at(&k->err, mma->op->pos, PAIR_ACC_RELEASE, tc_got(k, "acc", m->acc),
 			 tc_axes_text(k, axes));
 }
 

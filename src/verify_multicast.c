@@ -10,6 +10,23 @@ static bool covers(const struct barrier *b, unsigned axes)
 	return false;
 }
 
+static bool is_decided_along(struct kern *k, const struct op *o, unsigned axes)
+{
+	if (o->kind == OP_WHEN)
+		return tc_val_along(k, o->u.when.cond, axes);
+	return o->kind == OP_RANGE &&
+	       (tc_val_along(k, o->u.range.lo, axes) || tc_val_along(k, o->u.range.hi, axes) ||
+		tc_val_along(k, o->u.range.step, axes));
+}
+
+bool tc_stands_apart(struct kern *k, const struct op *o, unsigned axes)
+{
+	for (const struct scope *s = o->scope; s; s = s->parent)
+		if (s->owner && is_decided_along(k, s->owner, axes))
+			return true;
+	return false;
+}
+
 /* The axes of the pair whose two CTAs an arrival of the tensor core reaches; 0: its own alone. */
 static unsigned pair_of(const struct op *o)
 {
@@ -18,6 +35,17 @@ static unsigned pair_of(const struct op *o)
 						 : -1;
 
 	return axis < 0 ? 0 : 1u << axis;
+}
+
+/*
+ * Who has waited and then makes the arrival `o` tells every CTA along the axes.  One that only some
+ * of them make tells these, unless it is made in a peer.
+ */
+static bool passes_on(struct kern *k, const struct op *o, unsigned axes, enum informant by)
+{
+	if (o->kind == OP_COPY_GMEM_TO_SMEM)
+		return by == BY_THREADS;
+	return pair_of(o) || tc_site_is_remote(o) || !tc_stands_apart(k, o, axes);
 }
 
 void tc_mark_informed(const struct sites *s, unsigned axes, enum informant by, bool *informed)
@@ -43,8 +71,7 @@ void tc_mark_informed(const struct sites *s, unsigned axes, enum informant by, b
 				const struct barrier *b = tc_site_arrives(s->item[j].op);
 
 				if (b && !informed[b->id] && s->item[j].role == s->item[i].role &&
-				    (by == BY_THREADS ||
-				     s->item[j].op->kind != OP_COPY_GMEM_TO_SMEM) &&
+				    passes_on(s->kern, s->item[j].op, axes, by) &&
 				    tc_may_follow(&s->item[i], &s->item[j]))
 					informed[b->id] = changed = true;
 			}
@@ -78,23 +105,6 @@ static bool writes_again(const struct sites *s, const struct site *copy)
 		    !apart(o->u.copy.dst, copy->op->u.copy.dst))
 			return true;
 	}
-	return false;
-}
-
-static bool is_decided_along(struct kern *k, const struct op *o, unsigned axes)
-{
-	if (o->kind == OP_WHEN)
-		return tc_val_along(k, o->u.when.cond, axes);
-	return o->kind == OP_RANGE &&
-	       (tc_val_along(k, o->u.range.lo, axes) || tc_val_along(k, o->u.range.hi, axes) ||
-		tc_val_along(k, o->u.range.step, axes));
-}
-
-bool tc_stands_apart(struct kern *k, const struct op *o, unsigned axes)
-{
-	for (const struct scope *s = o->scope; s; s = s->parent)
-		if (s->owner && is_decided_along(k, s->owner, axes))
-			return true;
 	return false;
 }
 
