@@ -191,6 +191,88 @@ function collective.a_in_tmem(o)
   }
 end
 
+-- One tile of any kind: everything that an MMA of two CTAs takes is loaded at once, and the leader
+-- alone waits for it.  o: rows (of a CTA), n, k; a, b, d: dtypes; a_transposed, b_transposed: stored
+-- (K, M), (N, K); a_swizzle, b_swizzle; padded: 4-bit elements in bytes; scale, block; sparse: 4-bit
+-- entries for so many elements of K (metadata).
+function collective.tile(o)
+  local TM, TN, K = o.rows or 128, o.n, o.k
+  local half = { m = TM, n = TN // 2, k = o.sparse and K // 2 or K }
+  local a_shape = o.a_transposed and { half.k, TM } or { TM, half.k }
+  local b_shape = o.b_transposed and { half.n, K } or { K, half.n }
+  local blocks = o.scale and K // o.block
+  local b_scales_shape = o.scale and (TM == 64 and { 1, blocks // 4, 64, 16 } or { (TN + 127) // 128, blocks // 4, 32, 16 })
+  local function doubled(shape, axis)
+    local whole = { table.unpack(shape) }
+    whole[axis + 1] = 2 * whole[axis + 1]
+    return whole
+  end
+  local a_axis, b_axis = o.a_transposed and 1 or 0, o.b_transposed and 0 or 1
+  local args = { tc.gmem(doubled(a_shape, a_axis), o.a), tc.gmem(doubled(b_shape, b_axis), o.b),
+                 tc.gmem({ 2 * TM, TN }, o.d) }
+  if o.scale then
+    args[#args + 1] = tc.gmem({ 2, blocks // 4, 32, 16 }, o.scale)
+    args[#args + 1] = tc.gmem(b_scales_shape, o.scale)
+  end
+  if o.sparse then args[#args + 1] = tc.gmem({ 2, o.sparse // 64, 128, 64 }, tc.u2) end
+  local function options(axis) -- none: the same in both CTAs
+    return { collective_axes = "cta", leader_tracked = axis and "partitioned" or "replicated", partition_axis = axis }
+  end
+  local function padded(dtype) return o.padded and dtype == tc.e2m1 or nil end
+  return tc.kernel{
+    name = "pair_tile", cluster = pair.cluster, cluster_names = pair.cluster_names, target = o.target, args = args,
+    body = function(a, b, out, ...)
+      local more = { ... }
+      local a_scales, b_scales = o.scale and more[1], o.scale and more[2]
+      local metadata = o.sparse and more[o.scale and 3 or 1]
+      local cta = tc.axis_index "cta"
+      local a_smem = tc.smem(a_shape, o.a, { swizzle = o.a_swizzle, padded = padded(o.a) })
+      local b_smem = tc.smem(b_shape, o.b, { swizzle = o.b_swizzle, padded = padded(o.b) })
+      local narrow = o.d == tc.f16 and { packed = false, collective = true } or { collective = true }
+      local acc = tc.tmem({ TM, TN }, o.d, narrow)
+      local loaded = tc.barrier{ num_arrivals = 2 + #more, name = "loaded" }
+      local done = tc.barrier{ orders_tensor_core = true, name = "done" }
+      local extra, into = { accumulate = false, collective_axis = "cta" }, {}
+      local function scales(array, name, layout, rows, axis)
+        local shape = name == "a_scale" and { 1, blocks // 4, 32, 16 } or array.shape
+        local plain = tc.smem(shape, o.scale, { swizzle = "none" })
+        extra[name] = tc.tmem({ rows, blocks }, o.scale, { layout = layout, collective = true })
+        tc.copy_gmem_to_smem(array, plain, loaded, options(axis))
+        into[#into + 1] = function()
+          tc.async_copy_scales_to_tmem(plain, extra[name], { collective_axis = "cta" })
+        end
+      end
+      tc.copy_gmem_to_smem(a, a_smem, loaded, options(a_axis))
+      tc.copy_gmem_to_smem(b, b_smem, loaded, options(b_axis))
+      if o.scale then
+        scales(a_scales, "a_scale", "scales", 128, 0)
+        scales(b_scales, "b_scale", TM == 64 and "b_scales_m64_collective" or "scales",
+          TM == 64 and 256 or (TN + 127) // 128 * 128)
+      end
+      if o.sparse then
+        local plain = tc.smem({ 1, o.sparse // 64, 128, 64 }, tc.u2, { swizzle = "none" })
+        extra.a_sparse_metadata = tc.tmem({ 128, o.sparse }, tc.u2, { layout = "sparse_metadata", collective = true })
+        tc.copy_gmem_to_smem(metadata, plain, loaded, options(0))
+        into[#into + 1] = function()
+          tc.async_copy_sparse_metadata_to_tmem(plain, extra.a_sparse_metadata, { collective_axis = "cta" })
+        end
+      end
+      tc.when(cta:eq(0), function()
+        tc.barrier_wait(loaded)
+        for _, copy in ipairs(into) do copy() end
+        tc.mma(acc, o.a_transposed and a_smem:T() or a_smem, o.b_transposed and b_smem:T() or b_smem, extra)
+        tc.commit_arrive(done, { collective_axis = "cta" })
+      end)
+      tc.barrier_wait(done)
+      local width = TM == 64 and TN or 64
+      for c = 0, TN - 1, width do
+        local columns = tc.ds(c, math.min(width, TN - c))
+        out:tile({ cta, 0 }, { TM, TN }):at(tc.all, columns):store(tc.async_load_tmem(acc:at(tc.all, columns)))
+      end
+    end,
+  }
+end
+
 -- Copies alone, tracked by the leader; it tells both CTAs, which store what they have.
 function collective.tracked(o)
   local R, C, steps, stages = o.shape[1], o.shape[2], o.steps or 4, o.stages or 2

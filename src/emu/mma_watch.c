@@ -62,7 +62,7 @@ static void watch_scales(const struct emu_mma_run *run, struct emu_access *acces
 {
 	const struct emu_mma_request *r = run->request;
 	uint32_t column = (is_a ? r->scale_a : r->scale_b) & 0x1ff;
-	int rows = is_a ? run->idesc.m / run->cta_count : run->idesc.n;
+	int rows = is_a ? run->idesc.m / run->cta_count : run->idesc.n / emu_mma_parts(run);
 
 	for (int c = 0; c < run->cta_count; c++)
 		emu_access_tmem_lanes(access, run->ctas[c], column, (uint32_t)(rows + 31) / 32, 0,

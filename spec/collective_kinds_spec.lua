@@ -1,0 +1,195 @@
+-- Every kind of tcgen05.mma for pairs of CTAs: dense, block-scaled and sparse, M = 128 and 256, in the
+-- emulator's modes without a hazard, equal to the product in double precision; assembled for the targets
+-- that have the kind.
+local tc = require "tcmma"
+local mma = require "mma_kernels"
+local collective = require "collective_kernels"
+
+local floats = { tc.e4m3, tc.e5m2, tc.e2m3, tc.e3m2, tc.e2m1 }
+local no_assembler
+
+local function check(o, inputs, expected)
+  local text = {}
+  for key, value in pairs(o) do text[#text + 1] = key .. "=" .. tostring(value) end
+  text = table.concat(text, " ")
+  local kernel = collective.tile(o)
+  for _, target in ipairs(o.targets or { "sm_100a", "sm_103a" }) do
+    local cubin, message, code = kernel:cubin{ target = target }
+    if not cubin and code == "ptx-rejected" then error(message) end
+    no_assembler = no_assembler or not cubin and message or nil
+  end
+  for _, mode in ipairs(o.modes or { "fast", "check", "random" }) do
+    local out = tc.zeros(expected.shape, o.d)
+    local report = kernel:emulate({ target = "sm_100a", mode = mode }, inputs[1], inputs[2], out,
+      table.unpack(inputs, 3, #inputs))
+    if #report.hazards > 0 then error(text .. ": " .. report.hazards[1].message) end
+    local off = tc.max_error(out, expected)
+    if off ~= 0 then error(("%s, mode %s: off by %g"):format(text, mode, off)) end
+  end
+end
+
+local function dense(o)
+  local M = 2 * (o.rows or 128)
+  o.d = o.d or tc.f32
+  local a = mma.operand(o.a_transposed and { o.k, M } or { M, o.k }, o.a, 1)
+  local b = mma.operand(o.b_transposed and { o.n, o.k } or { o.k, o.n }, o.b, 2)
+  check(o, { a, b }, tc.reference.matmul(a, b, { transpose_a = o.a_transposed, transpose_b = o.b_transposed }))
+end
+
+describe("tcgen05.mma of two CTAs", function()
+  for _, rows in ipairs{ 64, 128 } do
+    it(("M = %d, of kind::tf32"):format(2 * rows), function()
+      for _, n in ipairs{ 64, 256 } do
+        dense{ rows = rows, n = n, k = 64, a = tc.f32, b = tc.f32, b_transposed = true, a_swizzle = 64 }
+      end
+    end)
+    it(("M = %d, of every type of kind::f8f6f4"):format(2 * rows), function()
+      for i, a in ipairs(floats) do
+        local b = floats[i % #floats + 1]
+        dense{ rows = rows, n = 96, k = 128, a = a, b = b, padded = true, b_transposed = true, modes = { "check" } }
+        dense{ rows = rows, n = 64, k = 128, a = b, b = a, d = tc.f16, padded = true, b_transposed = true }
+      end
+    end)
+    it(("M = %d, of kind::f8f6f4 with 8-bit operands in either order"):format(2 * rows), function()
+      for order = 0, 3 do
+        dense{ rows = rows, n = 128, k = 128, a = tc.e4m3, b = tc.e5m2, a_swizzle = rows == 64 and 64 or 128,
+               b_swizzle = 64, a_transposed = order % 2 == 1, b_transposed = order >= 2 }
+      end
+    end)
+    it(("M = %d, of kind::i8"):format(2 * rows), function()
+      for _, a in ipairs{ tc.i8, tc.u8 } do
+        dense{ rows = rows, n = 128, k = 64, a = a, b = tc.i8, d = tc.i32, b_transposed = true, targets = { "sm_100a" } }
+      end
+    end)
+  end
+  it("of operands without swizzle, and of different ones", function()
+    dense{ n = 64, k = 64, a = tc.f16, b = tc.f16, a_swizzle = 32, b_swizzle = 128, b_transposed = true }
+  end)
+end)
+
+-- ---- block scales --------------------------------------------------------------------------------------
+
+local function scales(rows, blocks, dtype, seed)
+  local codes = tc.randint({ rows, blocks }, tc.i32, { low = -2, high = 3, seed = seed }):totable()
+  for _, row in ipairs(codes) do
+    for j, e in ipairs(row) do row[j] = dtype == tc.e4m3 and ({ 0.5, 1.5, 1, 3, 2 })[e + 3] or 2.0 ^ e end
+  end
+  return codes
+end
+
+local function scaled_rows(operand, factors, block)
+  local rows = operand:totable()
+  for i, row in ipairs(rows) do
+    for k, x in ipairs(row) do row[k] = x * factors[i][(k - 1) // block + 1] end
+  end
+  return tc.from_table(rows, tc.f64)
+end
+
+-- Rows of the two CTAs, each filled up to 128.
+local function of_pair(factors, rows, dtype)
+  local list = {}
+  for cta = 0, 1 do
+    for i = 1, 128 do
+      list[#list + 1] = i <= rows and factors[cta * rows + i] or factors[1]
+    end
+  end
+  return tc.interleave_scales(tc.from_table(list, dtype))
+end
+
+local function scaled(o)
+  local rows = o.rows or 128
+  o.d, o.b_transposed = tc.f32, true
+  local a, b = mma.operand({ 2 * rows, o.k }, o.a, 1), mma.operand({ o.n, o.k }, o.b, 2)
+  local a_factors, b_factors = scales(2 * rows, o.k // o.block, o.scale, 3), scales(o.n, o.k // o.block, o.scale, 4)
+  local expected = tc.reference.matmul(scaled_rows(a, a_factors, o.block), scaled_rows(b, b_factors, o.block),
+    { transpose_b = true })
+  local layout = rows == 64 and { layout = "b_scales_m64_collective" } or nil
+  check(o, { a, b, of_pair(a_factors, rows, o.scale),
+             tc.interleave_scales(tc.from_table(b_factors, o.scale), layout) }, expected)
+end
+
+describe("Block-scaled tcgen05.mma of two CTAs", function()
+  for _, rows in ipairs{ 64, 128 } do
+    it(("M = %d, of kind::mxf8f6f4"):format(2 * rows), function()
+      for _, n in ipairs{ 32, 64, 128, 192, 256 } do
+        scaled{ rows = rows, n = n, k = 128, a = tc.e4m3, b = tc.e5m2, scale = tc.e8m0, block = 32 }
+      end
+      scaled{ rows = rows, n = 128, k = 512, a = tc.e5m2, b = tc.e4m3, scale = tc.e8m0, block = 32, modes = { "check" } }
+      scaled{ rows = rows, n = 64, k = 128, a = tc.e2m1, b = tc.e3m2, scale = tc.e8m0, block = 32, padded = true }
+    end)
+    it(("M = %d, of kind::mxf4 and kind::mxf4nvf4"):format(2 * rows), function()
+      for _, scale in ipairs{ { tc.e8m0, 32 }, { tc.e8m0, 16 }, { tc.e4m3, 16 } } do
+        for _, n in ipairs{ 64, 256 } do
+          scaled{ rows = rows, n = n, k = 512, a = tc.e2m1, b = tc.e2m1, scale = scale[1], block = scale[2] }
+        end
+      end
+    end)
+  end
+end)
+
+-- ---- sparse A ------------------------------------------------------------------------------------------
+
+-- Of `group` units of `unit` neighbours the first or last `group / 2` or others stay, by row and place.
+local function pruned(rows, columns, group, unit, number)
+  local list = {}
+  for i = 1, rows do
+    local row = {}
+    for first = 0, columns - 1, group * unit do
+      local one = (i + first // (group * unit)) % group
+      local other = group == 2 and one or (one + 1 + i // 4 % (group - 1)) % group
+      for u = 0, group - 1 do
+        for e = 1, unit do
+          row[first + u * unit + e] = (u == one or u == other) and number(i, first + u + e) or 0
+        end
+      end
+    end
+    list[i] = row
+  end
+  return list
+end
+
+-- o.pattern, o.entries: of metadata for K elements.
+local function sparse(o)
+  local group, unit = o.a.bits == 32 and 2 or 4, o.pattern == "4:8" and 2 or 1
+  o.d, o.b_transposed = o.d or tc.f32, true
+  local full = pruned(256, o.k, group, unit, function(i, k)
+    local x = (5 * i + 3 * k) % 6 - 3
+    return x >= 0 and x + 1 or x
+  end)
+  local b = mma.operand({ o.n, o.k }, o.b or o.a, 2)
+  o.b = o.b or o.a
+  local values, metadata = tc.sparsify(tc.from_table(full, o.a), { pattern = o.pattern })
+  o.sparse = metadata.shape[2] * 64
+  local inputs, whole, right = { values, b }, tc.from_table(full, tc.f64), b
+  if o.scale then
+    local a_factors, b_factors = scales(256, o.k // o.block, o.scale, 3), scales(o.n, o.k // o.block, o.scale, 4)
+    whole, right = scaled_rows(whole, a_factors, o.block), scaled_rows(b, b_factors, o.block)
+    inputs[3] = of_pair(a_factors, 128, o.scale)
+    inputs[4] = tc.interleave_scales(tc.from_table(b_factors, o.scale))
+  end
+  inputs[#inputs + 1] = metadata
+  check(o, inputs, tc.reference.matmul(whole, right, { transpose_b = true }))
+end
+
+describe("Sparse tcgen05.mma of two CTAs", function()
+  for _, n in ipairs{ 64, 128, 256 } do
+    it(("N = %d"):format(n), function()
+      sparse{ n = n, k = 128, a = tc.f16 }
+      sparse{ n = n, k = 128, a = tc.bf16 }
+      sparse{ n = n, k = 256, a = tc.e4m3, b = tc.e5m2 }
+      sparse{ n = n, k = 256, a = tc.i8, d = tc.i32, targets = { "sm_100a" } }
+      sparse{ n = n, k = 128, a = tc.f32 }
+    end)
+  end
+  it("and block-scaled", function()
+    sparse{ n = 128, k = 256, a = tc.e4m3, scale = tc.e8m0, block = 64 }
+    sparse{ n = 128, k = 512, a = tc.e2m1, pattern = "4:8", scale = tc.e8m0, block = 64 }
+    sparse{ n = 128, k = 512, a = tc.e2m1, pattern = "4:8", scale = tc.e4m3, block = 32 }
+  end)
+end)
+
+describe("Kernels of two CTAs", function()
+  it("were assembled", function()
+    if no_assembler then return pending(no_assembler) end
+  end)
+end)
