@@ -96,6 +96,26 @@ function M.operand(shape, dtype, seed)
   return tc.randint(shape, dtype, { low = -3, high = 4, seed = seed })
 end
 
+-- Scales (rows, blocks) that differ along both dimensions; powers of two, or numbers of e4m3.
+function M.scales(rows, blocks, dtype, seed)
+  local codes = tc.randint({ rows, blocks }, tc.i32, { low = -2, high = 3, seed = seed }):totable()
+  for _, row in ipairs(codes) do
+    for j, e in ipairs(row) do
+      row[j] = dtype == tc.e4m3 and ({ 0.5, 1.5, 1, 3, 2 })[e + 3] or 2.0 ^ e
+    end
+  end
+  return tc.from_table(codes, dtype)
+end
+
+-- The operand times its scales, in double precision; K is its second dimension.
+function M.scaled(operand, scale, block)
+  local rows, factors = operand:totable(), scale:totable()
+  for i, row in ipairs(rows) do
+    for k, x in ipairs(row) do row[k] = x * factors[i][(k - 1) // block + 1] end
+  end
+  return tc.from_table(rows, tc.f64)
+end
+
 local no_assembler
 
 function M.assembled() return no_assembler == nil, no_assembler end

@@ -3,27 +3,6 @@
 local tc = require "tcmma"
 local mma = require "mma_kernels"
 
--- Scales (rows, blocks) that differ along both dimensions; powers of two, or numbers of e4m3.
-local function scales(rows, blocks, dtype, seed)
-  local codes = tc.randint({ rows, blocks }, tc.i32, { low = -2, high = 3, seed = seed }):totable()
-  for i, row in ipairs(codes) do
-    for j, e in ipairs(row) do
-      row[j] = dtype == tc.e4m3 and ({ 0.5, 1.5, 1, 3, 2 })[e + 3] or 2.0 ^ e
-      codes[i] = row
-    end
-  end
-  return tc.from_table(codes, dtype)
-end
-
--- The operand times its scales, in double precision; K is its second dimension.
-local function scaled(operand, scale, block)
-  local rows, factors = operand:totable(), scale:totable()
-  for i, row in ipairs(rows) do
-    for k, x in ipairs(row) do row[k] = x * factors[i][(k - 1) // block + 1] end
-  end
-  return tc.from_table(rows, tc.f64)
-end
-
 local function transposed(array)
   local out = {}
   for i, row in ipairs(array:totable()) do
@@ -39,8 +18,9 @@ local function check(o)
   o.d = tc.f32
   if o.b_transposed == nil then o.b_transposed = true end
   local a, b = mma.operand({ o.m, o.k }, o.a, 1), mma.operand({ o.n, o.k }, o.b, 2)
-  local a_scale, b_scale = scales(o.m, o.k // o.block, o.scale, 3), scales(o.n, o.k // o.block, o.scale, 4)
-  local expected = tc.reference.matmul(scaled(a, a_scale, o.block), scaled(b, b_scale, o.block), { transpose_b = true })
+  local a_scale, b_scale = mma.scales(o.m, o.k // o.block, o.scale, 3), mma.scales(o.n, o.k // o.block, o.scale, 4)
+  local expected = tc.reference.matmul(mma.scaled(a, a_scale, o.block), mma.scaled(b, b_scale, o.block),
+    { transpose_b = true })
   return mma.check(o, { o.a_transposed and transposed(a) or a, o.b_transposed and b or transposed(b),
                         tc.interleave_scales(a_scale), tc.interleave_scales(b_scale) }, expected)
 end
