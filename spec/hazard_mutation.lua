@@ -55,6 +55,16 @@ function M.run(case, text, mode)
   return report, out, tc.reference.matmul(a, b)
 end
 
+-- Rules in the order of their first report, each once.
+function M.rules_of(report)
+  local list, seen = {}, {}
+  for _, hazard in ipairs(report.hazards) do
+    if not seen[hazard.rule] then list[#list + 1] = hazard.rule end
+    seen[hazard.rule] = true
+  end
+  return list
+end
+
 -- ---- spoiling a text ------------------------------------------------------------------------------
 
 local function lines_of(text)

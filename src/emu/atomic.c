@@ -168,6 +168,8 @@ static bool decode(struct emu_decode *decode, bool returns)
 	emu_take_semantics(decode);
 	if (!ins->semantics)
 		ins->semantics = EMU_RELAXED;
+	if (!ins->scope)
+		ins->scope = EMU_SCOPE_GPU;
 	atomic->returns = returns;
 	atomic->operation = swap < 0 ? emu_take_one(decode, emu_reduction_names) : EXCHANGE + swap;
 	if (atomic->operation < 0)

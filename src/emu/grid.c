@@ -1,5 +1,5 @@
 /* A launch: what is checked before anything runs, and the CTAs it is made of. */
-#include "hazard.h"
+#include "between.h"
 #include "heap.h"
 #include "schedule.h"
 #include "special.h"
@@ -365,6 +365,11 @@ static void run(struct emu_grid *grid)
 {
 	struct emu_worker worker = {.grid = grid};
 
+	if (grid->mode != EMU_FAST && grid->cluster_count > 1 && !emu_between_init(grid)) {
+		emu_fault_at(&(struct emu_where){.grid = grid, .warp = -1, .lane = -1},
+			     "out-of-memory", "the host has no memory to look for races");
+		return;
+	}
 	if (emu_run_threads(grid, grid->launch->threads))
 		return;
 	emu_schedule(&worker);
@@ -395,6 +400,7 @@ bool emu_run(struct emu *emu, const struct emu_module *module, const struct emu_
 	}
 	emu->running++;
 	run(&grid);
+	emu_between_free(&grid);
 	emu->running--;
 	report->completed = !grid.stopped;
 	report->counters.seconds = seconds_now() - start;

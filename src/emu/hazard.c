@@ -1,5 +1,5 @@
 /* Reports of accesses that nothing orders: which rule, both sides, where, what would mend it. */
-#include "hazard.h"
+#include "between.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -134,11 +134,17 @@ static struct emu_where where_of(const struct emu_access *access)
 
 /* ---- which rule ------------------------------------------------------------------------ */
 
-/* The warp that issued the earlier operation has itself waited for it. */
-static bool issuer_waited(const struct emu_actor *actor, const struct emu_earlier *earlier)
+/* The accesses are in order up to the instruction that began the earlier one, which its warp has
+   not waited for: `issued` is that warp's epoch then. */
+static bool wait_missing(const struct emu_access *access, const struct emu_actor *actor,
+			 const struct emu_earlier *earlier, uint32_t issued)
 {
-	return actor->order && emu_clock_at(&actor->order->now.clock[EMU_CLOCK_GENERIC],
-					    earlier->moment.who) >= earlier->moment.epoch;
+	const struct emu_order *by = actor->order;
+
+	return emu_clock_at(&by->now.clock[EMU_CLOCK_GENERIC], earlier->moment.who) <
+		       earlier->moment.epoch &&
+	       (by == access->order ||
+		emu_clock_at(&access->order->now.clock[EMU_CLOCK_GENERIC], by->self) >= issued);
 }
 
 static enum emu_rule plain_race(const struct emu_spot *spot)
@@ -148,8 +154,8 @@ static enum emu_rule plain_race(const struct emu_spot *spot)
 					   : EMU_RULE_GLOBAL_RACE;
 }
 
-static enum emu_rule unawaited(const struct emu_actor *actor, const struct emu_earlier *earlier,
-			       const struct emu_spot *spot)
+static enum emu_rule unawaited(const struct emu_access *access, const struct emu_actor *actor,
+			       const struct emu_earlier *earlier, const struct emu_spot *spot)
 {
 	switch (actor->kind) {
 	case EMU_ACTOR_BARRIER:
@@ -165,12 +171,17 @@ static enum emu_rule unawaited(const struct emu_actor *actor, const struct emu_e
 	case EMU_ACTOR_CP_ASYNC:
 		return EMU_RULE_CP_ASYNC_NOT_AWAITED;
 	case EMU_ACTOR_TMEM_LOAD:
-		return issuer_waited(actor, earlier) ? EMU_RULE_TENSOR_RACE
-						     : EMU_RULE_LOAD_NOT_AWAITED;
+		return wait_missing(access, actor, earlier, actor->order->load_issued)
+			       ? EMU_RULE_LOAD_NOT_AWAITED
+			       : EMU_RULE_TENSOR_RACE;
 	case EMU_ACTOR_TMEM_STORE:
-		return issuer_waited(actor, earlier) ? EMU_RULE_TENSOR_RACE
-						     : EMU_RULE_STORE_NOT_AWAITED;
+		return wait_missing(access, actor, earlier, actor->order->store_issued)
+			       ? EMU_RULE_STORE_NOT_AWAITED
+			       : EMU_RULE_TENSOR_RACE;
 	default:
+		if (emu_clock_at(&access->order->missed.clock[EMU_CLOCK_GENERIC],
+				 earlier->moment.who) >= earlier->moment.epoch)
+			return EMU_RULE_SCOPE;
 		return plain_race(spot);
 	}
 }
@@ -185,9 +196,16 @@ static enum emu_rule rule_of(const struct emu_access *access, const struct emu_e
 	uint32_t epoch = earlier->moment.epoch;
 
 	if (access->kind == EMU_ACTOR_WARP && actor->kind == EMU_ACTOR_WARP &&
+	    spot->space != EMU_REG && access->atomic && earlier->atomic)
+		return EMU_RULE_SCOPE;
+	if (access->kind == EMU_ACTOR_WARP && actor->kind == EMU_ACTOR_WARP &&
 	    spot->space != EMU_REG &&
 	    ((access->atomic && !earlier->write) || (earlier->atomic && !access->write)))
 		return EMU_RULE_WEAK_READ;
+	if (access->map)
+		return emu_clock_at(&clocks[EMU_CLOCK_GENERIC], who) >= epoch
+			       ? EMU_RULE_TENSORMAP
+			       : EMU_RULE_GLOBAL_RACE;
 	if (who == access->moment.who && access->kind == EMU_ACTOR_WARP)
 		return EMU_RULE_WARP_RACE;
 	if (spot->space == EMU_REG && emu_clock_at(&clocks[EMU_CLOCK_TENSOR], who) >= epoch)
@@ -199,14 +217,36 @@ static enum emu_rule rule_of(const struct emu_access *access, const struct emu_e
 		return access->write                       ? EMU_RULE_PROXY_OVERWRITE
 		       : actor->kind == EMU_ACTOR_CP_ASYNC ? EMU_RULE_PROXY_CP_ASYNC
 							   : EMU_RULE_PROXY_FENCE;
-	return unawaited(actor, earlier, spot);
+	return unawaited(access, actor, earlier, spot);
+}
+
+static enum emu_rule rule_between(const struct emu_access *access,
+				  const struct emu_foreign *earlier)
+{
+	const struct emu_order *order = access->order;
+	const struct emu_clock *known = emu_known_of(order->now.known, earlier->cluster, false);
+	const struct emu_clock *missed = emu_known_of(order->missed.known, earlier->cluster, false);
+	uint16_t who = earlier->moment.who;
+	uint32_t epoch = earlier->moment.epoch;
+
+	if (access->atomic && earlier->scope)
+		return EMU_RULE_SCOPE;
+	if (access->kind == EMU_ACTOR_WARP && earlier->kind == EMU_ACTOR_WARP &&
+	    ((access->atomic && !earlier->write) || (earlier->scope && !access->write)))
+		return EMU_RULE_WEAK_READ;
+	if (known && emu_clock_at(known, who) >= epoch)
+		return access->write ? EMU_RULE_PROXY_OVERWRITE : EMU_RULE_PROXY_FENCE;
+	if (missed && emu_clock_at(missed, who) >= epoch)
+		return EMU_RULE_SCOPE;
+	return known && earlier->kind == EMU_ACTOR_BULK_WRITE ? EMU_RULE_BULK_NOT_AWAITED
+							      : EMU_RULE_CLUSTER_RACE;
 }
 
 /* ---- reports ------------------------------------------------------------------------------ */
 
-static const char *proxy_name(const struct emu_actor *actor)
+static const char *proxy_name(uint8_t actor_kind)
 {
-	switch (actor->kind) {
+	switch (actor_kind) {
 	case EMU_ACTOR_WARP:
 	case EMU_ACTOR_CP_ASYNC:
 		return "";
@@ -218,23 +258,37 @@ static const char *proxy_name(const struct emu_actor *actor)
 	}
 }
 
-void emu_report_race(struct emu_access *access, const struct emu_earlier *earlier,
-		     const struct emu_spot *spot)
+/* An instruction has one error, and before it one lint. */
+static bool reported(struct emu_access *access, const struct rule *rule)
+{
+	bool *before = rule->severity == EMU_LINT ? &access->linted : &access->reported;
+
+	if (access->reported || *before)
+		return true;
+	*before = true;
+	return false;
+}
+
+struct earlier {
+	const struct emu_site *site; /* NULL: unknown */
+	uint8_t kind, lane;
+	bool write;
+};
+
+static void report(struct emu_access *access, const struct rule *rule,
+		   const struct earlier *earlier, const struct emu_spot *spot)
 {
 	const struct emu_hazards *h = access->order->hazards;
 	const struct emu_grid *grid = access->order->warp->grid;
-	const struct emu_site *site = site_at(h, earlier->site);
-	const struct rule *rule = &rules[rule_of(access, earlier, spot)];
+	const struct emu_site *site = earlier->site;
 	struct emu_where where = where_of(access);
 	struct text text = {.used = 0};
 
-	if (access->reported || !where.ins)
-		return;
-	access->reported = true;
-	if (emu_hazard_again(&where, rule->name, site ? site->ins : NULL))
+	if (!where.ins || reported(access, rule) ||
+	    emu_hazard_again(&where, rule->name, site ? site->ins : NULL))
 		return;
 	say(&text, "%s: %s%s of ", where.ins->mnemonic, access->write ? "write" : "read",
-	    proxy_name(&h->actors[access->moment.who]));
+	    proxy_name(h->actors[access->moment.who].kind));
 	say_spot(&text, grid, spot);
 	say(&text, "\n    by ");
 	say_warp(&text, grid, where.cta, where.warp);
@@ -242,7 +296,7 @@ void emu_report_race(struct emu_access *access, const struct emu_earlier *earlie
 	say(&text, ", ");
 	say_line(&text, grid, where.ins);
 	say(&text, "\n    earlier: %s%s", earlier->write ? "write" : "read",
-	    proxy_name(&h->actors[earlier->moment.who]));
+	    proxy_name(earlier->kind));
 	if (site) {
 		say(&text, " by %s of ", site->ins->mnemonic);
 		say_warp(&text, grid, site->cta, site->warp);
@@ -252,6 +306,26 @@ void emu_report_race(struct emu_access *access, const struct emu_earlier *earlie
 	}
 	say_rule(&text, grid, rule);
 	emu_hazard_at(&where, rule->severity, rule->name, site ? site->ins : NULL, text.at);
+}
+
+void emu_report_race(struct emu_access *access, const struct emu_earlier *earlier,
+		     const struct emu_spot *spot)
+{
+	const struct emu_hazards *h = access->order->hazards;
+	struct earlier side = {site_at(h, earlier->site), h->actors[earlier->moment.who].kind,
+			       earlier->lane, earlier->write};
+
+	if (!access->reported)
+		report(access, &rules[rule_of(access, earlier, spot)], &side, spot);
+}
+
+void emu_report_foreign(struct emu_access *access, const struct emu_foreign *earlier,
+			const struct emu_spot *spot)
+{
+	struct earlier side = {earlier->site, earlier->kind, EMU_ANY_LANE, earlier->write};
+
+	if (!access->reported)
+		report(access, &rules[rule_between(access, earlier)], &side, spot);
 }
 
 void emu_report_undefined(struct emu_access *access, const struct emu_spot *spot)

@@ -27,13 +27,20 @@ enum emu_clock_kind {
 	EMU_CLOCK_GENERIC,
 	EMU_CLOCK_ASYNC_SHARED, /* by the async proxy, to shared memory */
 	EMU_CLOCK_ASYNC_GLOBAL,
-	EMU_CLOCK_TENSOR, /* to tensor memory */
-	EMU_CLOCK_FENCED, /* the same, with every tcgen05.fence that the ISA asks for */
+	EMU_CLOCK_TENSOR,       /* to tensor memory */
+	EMU_CLOCK_FENCED,       /* the same, with every tcgen05.fence that the ISA asks for */
+	EMU_CLOCK_MAP_RELEASED, /* given to the proxy of tensor maps: fence.proxy.tensormap release
+				 */
+	EMU_CLOCK_MAP,          /* and taken: what reads of a tensor map see */
 	EMU_CLOCK_COUNT
 };
 
+/* What is known of other clusters; shared by all that know the same, never changed then. */
+struct emu_known;
+
 struct emu_clocks {
 	struct emu_clock clock[EMU_CLOCK_COUNT];
+	struct emu_known *known; /* NULL: nothing */
 };
 
 /* What arrivals bring and waits take away. */
@@ -77,11 +84,14 @@ struct emu_order {
 	uint32_t bulk_issued[EMU_LANES]; /* the group of the last bulk store, 0: none */
 	uint32_t bulk_site[EMU_LANES];
 	uint32_t tmem_loaded, tmem_stored;
+	uint32_t load_issued, store_issued; /* the warp's own epoch at its last tcgen05.ld, st */
 	struct emu_clocks now;
-	struct emu_clock before;    /* FENCED at the last tcgen05.fence::before_thread_sync */
-	struct emu_clock after;     /* becomes FENCED at tcgen05.fence::after_thread_sync */
-	struct emu_clocks fenced;   /* `now` at the last fence: what a relaxed write releases */
-	struct emu_clocks observed; /* by relaxed reads: acquired at the next fence */
+	struct emu_clock before; /* FENCED at the last tcgen05.fence::before_thread_sync */
+	struct emu_clock after;  /* becomes FENCED at tcgen05.fence::after_thread_sync */
+	/* By scope: `now` at the last fence, which a relaxed write releases, and what relaxed
+	   reads have seen, which the next fence acquires. */
+	struct emu_clocks fenced[EMU_SCOPE_COUNT], observed[EMU_SCOPE_COUNT];
+	struct emu_clocks missed; /* what a scope that is too narrow has not brought */
 	struct emu_pending *pending;
 	/* Of the first warp of a group: the last wgmma that was looked at, and what its warp knew.
 	 */
@@ -113,7 +123,8 @@ void emu_mma_issued(struct emu_order *order, int lane);
 
 /* Lanes of the warp have met: what they did before is in order with what they do now. */
 void emu_order_warp(struct emu_order *order);
-void emu_order_thread_fence(struct emu_order *order);
+void emu_order_thread_fence(struct emu_order *order, enum emu_scope scope);
+void emu_order_tensormap_fence(struct emu_order *order, bool acquire);
 /* fence.proxy.async for shared and for global memory. */
 void emu_order_proxy_fence(struct emu_order *order, bool shared, bool global);
 void emu_order_tcgen05_fence(struct emu_order *order, bool after);
@@ -124,6 +135,7 @@ void emu_order_waited_generic(struct emu_order *order, uint16_t who, uint32_t ep
 
 void emu_order_release(struct emu_order *order, struct emu_clocks *to);
 void emu_order_acquire(struct emu_order *order, const struct emu_clocks *from);
+void emu_clock_join(struct emu_clock *to, const struct emu_clock *from);
 void emu_clocks_join(struct emu_clocks *to, const struct emu_clocks *from);
 void emu_clocks_free(struct emu_clocks *clocks);
 /* The running phase is complete. */
@@ -171,12 +183,14 @@ struct emu_access {
 	uint8_t kind;  /* enum emu_actor_kind */
 	uint8_t lane;  /* EMU_ANY_LANE: of the warp */
 	bool write;
-	bool atomic;   /* does not race with its like */
-	bool defined;  /* it reads: bytes that nobody has written are reported */
-	bool in_order; /* with the actor's own earlier accesses */
-	bool proxy;    /* async: earlier writes must be visible to that proxy */
-	bool same;     /* it writes what is there already */
-	bool reported; /* one report for an instruction */
+	bool atomic;           /* does not race with its like */
+	bool defined;          /* it reads: bytes that nobody has written are reported */
+	bool in_order;         /* with the actor's own earlier accesses */
+	bool proxy;            /* async: earlier writes must be visible to that proxy */
+	bool same;             /* it writes what is there already */
+	bool map;              /* by the proxy of tensor maps */
+	uint8_t scope;         /* of an atomic one, enum emu_scope */
+	bool reported, linted; /* one error and one lint for an instruction */
 	uint32_t site;
 };
 
@@ -186,6 +200,8 @@ struct emu_access emu_access_by(struct emu_order *order, enum emu_actor_kind act
 				struct emu_moment moment, enum emu_access_kind kind);
 void emu_access_shared(struct emu_access *access, struct emu_cta *cta, uint32_t offset,
 		       uint32_t size);
+/* The 128 bytes of a tensor map that an instruction takes; those of parameters never change. */
+void emu_watch_map(struct emu_warp *warp, int lane, uint64_t address);
 /* For the walks over an operand's 16-byte units: context is a struct emu_watched. */
 struct emu_watched {
 	struct emu_access access;
@@ -205,6 +221,9 @@ void emu_access_tmem_fresh(struct emu_cta *cta, uint32_t column, uint32_t column
 /* A load, store or atomic; the lanes of `same` store what is there already. */
 void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uint64_t *address,
 		     uint32_t mask, uint32_t same, uint32_t size, enum emu_access_kind kind);
+/* Stores of lanes to a space are about to change memory. */
+void emu_watch_before_write(struct emu_warp *warp, enum emu_space space, const uint64_t *address,
+			    uint32_t mask, uint32_t size);
 /* One lane's, or of the warp together (lane -1), by a generic or shared address. */
 void emu_watch_one(struct emu_warp *warp, int lane, enum emu_space space, uint64_t address,
 		   uint32_t size, enum emu_access_kind kind);
@@ -257,6 +276,11 @@ struct emu_earlier {
 	bool write, atomic;
 };
 
+struct emu_foreign;
+
+/* The same where the other side belongs to another cluster. */
+void emu_report_foreign(struct emu_access *access, const struct emu_foreign *earlier,
+			const struct emu_spot *spot);
 void emu_report_race(struct emu_access *access, const struct emu_earlier *earlier,
 		     const struct emu_spot *spot);
 void emu_report_undefined(struct emu_access *access, const struct emu_spot *spot);
@@ -280,9 +304,9 @@ struct emu_cell {
 	uint16_t write_who, read_who;
 	uint16_t valid; /* bytes, or lanes of tensor memory, that have been written */
 	uint8_t write_lane, read_lane;
-	uint8_t write_bytes, read_bytes; /* of a word */
-	bool write_atomic, read_atomic;
-	uint32_t more;  /* further readers: 1 + index, 0: none */
+	uint8_t write_bytes, read_bytes;   /* of a word */
+	uint8_t write_atomic, read_atomic; /* enum emu_scope */
+	uint32_t more;                     /* further readers: 1 + index, 0: none */
 	uint32_t words; /* the granule is split into words: 1 + index of the first */
 };
 
@@ -290,25 +314,23 @@ struct emu_reader {
 	struct emu_moment moment;
 	uint32_t site, next;
 	uint8_t lane, bytes;
-	bool atomic;
+	uint8_t atomic;
 };
 
 enum {
 	EMU_CELL_BYTES = 16,
 	EMU_PAGE_CELLS = 256,
+	EMU_PAGE_BYTES = EMU_CELL_BYTES * EMU_PAGE_CELLS,
 	EMU_TMEM_WINDOW = 16,
 	EMU_TMEM_WINDOWS = EMU_TMEM_LANES / EMU_TMEM_WINDOW
 };
 
 struct emu_page {
-	uint64_t number; /* address / (EMU_CELL_BYTES * EMU_PAGE_CELLS) */
+	uint64_t number; /* address / EMU_PAGE_BYTES */
 	struct emu_cell cells[EMU_PAGE_CELLS];
-};
-
-/* What acquire and release at an address synchronise. */
-struct emu_strong_place {
-	uint64_t address; /* global, or window << 32 | shared address */
-	struct emu_clocks clocks;
+	uint16_t read[EMU_PAGE_CELLS];    /* bytes that were ever read */
+	struct emu_between_page *between; /* what all clusters did there; NULL: not looked up */
+	bool saved;                       /* what stood there before the launch is kept */
 };
 
 struct emu_barrier_order {
@@ -344,10 +366,8 @@ struct emu_hazards {
 	struct emu_page **pages;
 	uint32_t page_count, page_buckets;
 	struct emu_page *page_hit;
-	struct emu_strong_place *locations;
-	uint32_t location_count, location_buckets;
-	struct emu_sync barrier; /* of the cluster */
-	bool communicates;       /* with other clusters, by strong accesses of global memory */
+	struct emu_places *places; /* of shared memory */
+	struct emu_sync barrier;   /* of the cluster */
 };
 
 static inline struct emu_cta_hazards *emu_hazards_of_cta(const struct emu_cta *cta)
@@ -362,7 +382,7 @@ static inline uint32_t emu_clock_at(const struct emu_clock *clock, uint16_t who)
 
 /* The site of the running instruction of the warp. */
 uint32_t emu_site_of(struct emu_order *order);
-/* Clocks that synchronise at an address; NULL when there is no memory. */
-struct emu_clocks *emu_location_of(struct emu_hazards *hazards, uint64_t address);
+/* Cells of [number * EMU_PAGE_BYTES, + EMU_PAGE_BYTES); NULL when there is no memory. */
+struct emu_page *emu_page_of(struct emu_hazards *hazards, uint64_t number);
 
 #endif

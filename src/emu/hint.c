@@ -18,7 +18,9 @@ enum fence_kind {
 	FENCE_BARRIERS, /* .mbarrier_init */
 	FENCE_PROXY,
 	FENCE_PROXY_SHARED,
-	FENCE_PROXY_GLOBAL
+	FENCE_PROXY_GLOBAL,
+	FENCE_MAP_RELEASE, /* .proxy.tensormap::generic */
+	FENCE_MAP_ACQUIRE
 };
 
 static enum emu_step fence(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
@@ -28,10 +30,14 @@ static enum emu_step fence(struct emu_warp *warp, const struct emu_ins *ins, uin
 		return EMU_NEXT;
 	switch (ins->variant) {
 	case FENCE_THREADS:
-		emu_order_thread_fence(warp->order);
+		emu_order_thread_fence(warp->order, (enum emu_scope)ins->scope);
 		break;
 	case FENCE_BARRIERS:
 		emu_order_barrier_fence(warp->order);
+		break;
+	case FENCE_MAP_RELEASE:
+	case FENCE_MAP_ACQUIRE:
+		emu_order_tensormap_fence(warp->order, ins->variant == FENCE_MAP_ACQUIRE);
 		break;
 	case FENCE_PROXY:
 	case FENCE_PROXY_SHARED:
@@ -56,6 +62,8 @@ static enum fence_kind fence_kind(const struct emu_decode *decode, enum emu_spac
 									    : FENCE_PROXY;
 	if (strstr(name, "mbarrier_init"))
 		return FENCE_BARRIERS;
+	if (strstr(name, "proxy.tensormap"))
+		return strstr(name, "acquire") ? FENCE_MAP_ACQUIRE : FENCE_MAP_RELEASE;
 	if (strstr(name, "proxy"))
 		return FENCE_NONE;
 	return FENCE_THREADS;
@@ -63,8 +71,7 @@ static enum fence_kind fence_kind(const struct emu_decode *decode, enum emu_spac
 
 static bool decode_fence(struct emu_decode *decode)
 {
-	static const char *const words[] = {"gl",
-					    "sync_restrict::shared::cta",
+	static const char *const words[] = {"sync_restrict::shared::cta",
 					    "sync_restrict::shared::cluster",
 					    "async",
 					    "async::generic",
@@ -74,6 +81,9 @@ static bool decode_fence(struct emu_decode *decode)
 	struct emu_ins *ins = decode->ins;
 
 	emu_take_semantics(decode);
+	/* membar.gl */
+	if (emu_take(decode, "gl") || !ins->scope)
+		ins->scope = EMU_SCOPE_GPU;
 	ins->variant = (uint8_t)fence_kind(decode, emu_take_space(decode, EMU_GENERIC));
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		emu_take(decode, words[i]);

@@ -219,6 +219,15 @@ enum emu_semantics {
 	EMU_RELEASE = 5
 };
 
+/* Whom an atomic access, a release or an acquire reaches. */
+enum emu_scope {
+	EMU_SCOPE_NONE,
+	EMU_SCOPE_CTA,
+	EMU_SCOPE_CLUSTER,
+	EMU_SCOPE_GPU, /* .sys too */
+	EMU_SCOPE_COUNT
+};
+
 struct emu_ins {
 	emu_execute execute;
 	uint32_t ref[5]; /* of the first register-like operands, for the ALU */
@@ -230,6 +239,7 @@ struct emu_ins {
 	uint8_t variant;     /* the handler's own */
 	uint8_t count;       /* the handler's own, e.g. elements of a vector access */
 	uint8_t semantics;   /* enum emu_semantics, as far as the text says */
+	uint8_t scope;       /* enum emu_scope, as far as the text says */
 	uint32_t flags;      /* enum emu_ins_flags */
 	uint32_t written;    /* bit i: operand i is written */
 	uint32_t read;       /* bit i: operand i is read (may be written too) */
@@ -311,7 +321,7 @@ enum emu_space emu_take_space(struct emu_decode *decode, enum emu_space otherwis
 /* Takes whatever only directs caches: .L2::128B, .L1::no_allocate, .ca, .L2::cache_hint ...;
    true when .L2::cache_hint was there, whose policy is one more operand. */
 bool emu_take_cache(struct emu_decode *decode);
-/* .sem, kept in the instruction, and .scope. */
+/* .sem and .scope, kept in the instruction. */
 void emu_take_semantics(struct emu_decode *decode);
 
 /* Sets the error; always false. */
@@ -413,6 +423,8 @@ struct emu_grid;
 struct emu_worker;
 struct emu_order;
 struct emu_hazards;
+struct emu_between;
+struct emu_footprint;
 
 /*
  * What splits wait for; first member of every object that can be waited for.
@@ -582,6 +594,8 @@ struct emu_worker {
 	uint64_t before; /* instructions of clusters that other workers, or this one before, ran */
 	uint64_t random;
 	struct emu_counters counters;
+	struct emu_footprint
+		*footprint; /* of the last cluster that was freed, where they are taken */
 	uint8_t *specials[EMU_MAX_CTA_WARPS]; /* model of the EMU_BANK_WARP of each warp */
 	bool stop;
 };
@@ -601,6 +615,7 @@ struct emu_grid {
 	uint32_t registers_per_thread;
 	int sm_count;
 	uint64_t max_instructions;
+	struct emu_between *between; /* of between.h; NULL in fast mode and for a single cluster */
 	enum emu_mode mode;
 	enum emu_numerics numerics;
 	_Atomic bool stopped; /* another host thread may find that an earlier cluster has stopped */

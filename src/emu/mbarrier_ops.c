@@ -58,6 +58,11 @@ static bool arrive_one(struct emu_warp *warp, const struct emu_ins *ins, int lan
 	if (warp->order) {
 		emu_order_barrier_used(warp->order, barrier);
 		emu_order_barrier_arrive(warp->order, barrier, ins->semantics == EMU_RELAXED);
+		if (ins->scope == EMU_SCOPE_CTA && barrier->cta != warp->cta)
+			emu_report_rule(
+				&where, EMU_RULE_BARRIER_SCOPE, NULL,
+				"the mbarrier at shared address 0x%x belongs to CTA rank %u",
+				EMU_SHARED_BASE + barrier->offset, barrier->cta->rank);
 	}
 	if (ins->operand_count > at + 1)
 		value = (uint32_t)emu_value(warp, &ins->operands[at + 1], lane);
@@ -133,6 +138,13 @@ static enum emu_step execute_tx(struct emu_warp *warp, const struct emu_ins *ins
 			barrier_of(warp, ins, &ins->operands[0], (int)lane, &where);
 		uint32_t bytes = (uint32_t)emu_value(warp, &ins->operands[1], (int)lane);
 
+		if (barrier && warp->order && !ins->variant && !barrier->pending)
+			emu_report_rule(
+				&where, EMU_RULE_BARRIER_LATE, NULL,
+				"%u bytes are expected when no arrival is left in phase %llu of "
+				"the mbarrier at shared address 0x%x of CTA rank %u",
+				bytes, (unsigned long long)barrier->phase,
+				EMU_SHARED_BASE + barrier->offset, barrier->cta->rank);
 		if (!barrier || !(ins->variant ? emu_mbarrier_complete_tx(barrier, &where, bytes)
 					       : emu_mbarrier_expect_tx(barrier, &where, bytes)))
 			return EMU_STOPPED;

@@ -329,6 +329,9 @@ static void store_watched(struct emu_warp *warp, const struct emu_ins *ins, uint
 	{
 		memcpy(before[l], lanes->at[l], size);
 	}
+	if (warp->grid->between)
+		emu_watch_before_write(warp, (enum emu_space)ins->space, lanes->address, mask,
+				       size);
 	store_elements(warp, ins, mask, lanes);
 	EMU_FOR_LANES(l, mask)
 	{

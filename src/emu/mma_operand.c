@@ -123,7 +123,8 @@ static bool load_a_tmem(const struct emu_mma_run *run)
 				    "tcgen05.mma (A)"))
 			return false;
 		cells = (const emu_tmem_column *)emu_tmem_of(run->ctas[c])->columns;
-		run->ctas[c]->worker->counters.tmem_read += (uint64_t)(EMU_TMEM_LANES * columns) * 4;
+		run->ctas[c]->worker->counters.tmem_read +=
+			(uint64_t)(EMU_TMEM_LANES * columns) * 4;
 		for (int i = 0; i < columns; i++)
 			for (int lane = 0; lane < EMU_TMEM_LANES; lane++)
 				memcpy(run->scratch->raw + (lane * columns + i) * 4,

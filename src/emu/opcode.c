@@ -209,25 +209,27 @@ void emu_take_semantics(struct emu_decode *decode)
 {
 	static const struct {
 		const char *word;
-		uint8_t semantics;
+		uint8_t semantics, scope;
 	} words[] = {
-		{"weak", EMU_WEAK},
-		{"relaxed", EMU_RELAXED},
-		{"acquire", EMU_ACQUIRE},
-		{"release", EMU_RELEASE},
-		{"acq_rel", EMU_ACQUIRE | EMU_RELEASE},
-		{"sc", EMU_ACQUIRE | EMU_RELEASE},
-		{"volatile", EMU_RELAXED},
-		{"mmio", EMU_RELAXED},
-		{"cta", EMU_WEAK},
-		{"cluster", EMU_WEAK},
-		{"gpu", EMU_WEAK},
-		{"sys", EMU_WEAK},
+		{"weak", EMU_WEAK, EMU_SCOPE_NONE},
+		{"relaxed", EMU_RELAXED, EMU_SCOPE_NONE},
+		{"acquire", EMU_ACQUIRE, EMU_SCOPE_NONE},
+		{"release", EMU_RELEASE, EMU_SCOPE_NONE},
+		{"acq_rel", EMU_ACQUIRE | EMU_RELEASE, EMU_SCOPE_NONE},
+		{"sc", EMU_ACQUIRE | EMU_RELEASE, EMU_SCOPE_NONE},
+		{"volatile", EMU_RELAXED, EMU_SCOPE_GPU},
+		{"mmio", EMU_RELAXED, EMU_SCOPE_GPU},
+		{"cta", EMU_WEAK, EMU_SCOPE_CTA},
+		{"cluster", EMU_WEAK, EMU_SCOPE_CLUSTER},
+		{"gpu", EMU_WEAK, EMU_SCOPE_GPU},
+		{"sys", EMU_WEAK, EMU_SCOPE_GPU},
 	};
 
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-		if (emu_take(decode, words[i].word))
+		if (emu_take(decode, words[i].word)) {
 			decode->ins->semantics |= words[i].semantics;
+			decode->ins->scope |= words[i].scope;
+		}
 }
 
 bool emu_want_operands(struct emu_decode *decode, int least, int most)

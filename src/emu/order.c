@@ -1,5 +1,5 @@
 /* Clocks, and the events that carry them from one actor to another. */
-#include "hazard.h"
+#include "between.h"
 
 #include <stdlib.h>
 
@@ -31,7 +31,7 @@ static void raise(struct emu_clock *clock, uint16_t who, uint32_t epoch)
 		clock->at[who] = epoch;
 }
 
-static void join(struct emu_clock *to, const struct emu_clock *from)
+void emu_clock_join(struct emu_clock *to, const struct emu_clock *from)
 {
 	if (!from->count || !reach(to, from->count))
 		return;
@@ -48,12 +48,13 @@ static void clear(struct emu_clock *clock)
 void emu_clocks_join(struct emu_clocks *to, const struct emu_clocks *from)
 {
 	for (int i = 0; i < EMU_CLOCK_COUNT; i++)
-		join(&to->clock[i], &from->clock[i]);
+		emu_clock_join(&to->clock[i], &from->clock[i]);
+	emu_known_join(&to->known, from->known);
 }
 
 static void raise_all(struct emu_clocks *clocks, uint16_t who, uint32_t epoch)
 {
-	for (int i = 0; i < EMU_CLOCK_COUNT; i++)
+	for (int i = 0; i < EMU_CLOCK_MAP_RELEASED; i++)
 		raise(&clocks->clock[i], who, epoch);
 }
 
@@ -61,6 +62,7 @@ void emu_clocks_free(struct emu_clocks *clocks)
 {
 	for (int i = 0; i < EMU_CLOCK_COUNT; i++)
 		free(clocks->clock[i].at);
+	emu_known_drop(clocks->known);
 }
 
 void emu_sync_flip(struct emu_sync *sync)
@@ -71,6 +73,8 @@ void emu_sync_flip(struct emu_sync *sync)
 	sync->running = old;
 	for (int i = 0; i < EMU_CLOCK_COUNT; i++)
 		clear(&sync->running.clock[i]);
+	emu_known_drop(sync->running.known);
+	sync->running.known = NULL;
 }
 
 static void free_sync(struct emu_sync *sync)
@@ -163,7 +167,7 @@ bool emu_wgmma_seen(struct emu_order *order, uint64_t number)
 	if (seen)
 		return true;
 	clear(knew);
-	join(knew, now);
+	emu_clock_join(knew, now);
 	group->wgmma_seen = number;
 	return false;
 }
@@ -224,8 +228,9 @@ bool emu_hazards_init(struct emu_cluster *cluster)
 	/* The group of a warp begins at a multiple of four in its CTA. */
 	h->orders = calloc(h->order_count, sizeof *h->orders);
 	h->ctas = calloc((size_t)cluster->cta_count, sizeof *h->ctas);
+	h->places = emu_places_new();
 	add_actor(h, (struct emu_actor){.kind = EMU_ACTOR_NONE});
-	if (!h->orders || !h->ctas || !h->actor_count)
+	if (!h->orders || !h->ctas || !h->places || !h->actor_count)
 		return false;
 	for (int c = 0; c < cluster->cta_count; c++) {
 		if (!init_cta(&h->ctas[c], cluster->ctas[c]))
@@ -241,8 +246,11 @@ bool emu_hazards_init(struct emu_cluster *cluster)
 static void free_order(struct emu_order *order)
 {
 	emu_clocks_free(&order->now);
-	emu_clocks_free(&order->fenced);
-	emu_clocks_free(&order->observed);
+	emu_clocks_free(&order->missed);
+	for (int s = 0; s < EMU_SCOPE_COUNT; s++) {
+		emu_clocks_free(&order->fenced[s]);
+		emu_clocks_free(&order->observed[s]);
+	}
 	free(order->before.at);
 	free(order->wgmma_knew.at);
 	free(order->after.at);
@@ -269,14 +277,16 @@ void emu_hazards_free(struct emu_cluster *cluster)
 
 	if (!h)
 		return;
+	if (cluster->grid->between && *emu_between_footprints(cluster->grid->between))
+		cluster->worker->footprint = emu_footprint_take(cluster);
+	emu_between_ends(h);
 	for (uint32_t i = 0; h->orders && i < h->order_count; i++)
 		free_order(&h->orders[i]);
 	for (int c = 0; h->ctas && c < cluster->cta_count; c++)
 		free_cta(&h->ctas[c]);
 	for (uint32_t i = 0; i < h->page_buckets; i++)
 		free(h->pages[i]);
-	for (uint32_t i = 0; i < h->location_buckets; i++)
-		emu_clocks_free(&h->locations[i].clocks);
+	emu_places_free(h->places);
 	free_sync(&h->barrier);
 	free(h->orders);
 	free(h->ctas);
@@ -286,7 +296,6 @@ void emu_hazards_free(struct emu_cluster *cluster)
 	free(h->words);
 	free(h->readers);
 	free(h->pages);
-	free(h->locations);
 	free(h);
 	cluster->hazards = NULL;
 }
@@ -306,18 +315,33 @@ void emu_order_warp(struct emu_order *order)
 void emu_order_proxy_fence(struct emu_order *order, bool shared, bool global)
 {
 	if (shared)
-		join(&order->now.clock[EMU_CLOCK_ASYNC_SHARED],
-		     &order->now.clock[EMU_CLOCK_GENERIC]);
-	if (global)
-		join(&order->now.clock[EMU_CLOCK_ASYNC_GLOBAL],
-		     &order->now.clock[EMU_CLOCK_GENERIC]);
+		emu_clock_join(&order->now.clock[EMU_CLOCK_ASYNC_SHARED],
+			       &order->now.clock[EMU_CLOCK_GENERIC]);
+	if (global) {
+		emu_clock_join(&order->now.clock[EMU_CLOCK_ASYNC_GLOBAL],
+			       &order->now.clock[EMU_CLOCK_GENERIC]);
+		emu_known_fence(&order->now.known);
+	}
 	tick(order);
 }
 
-void emu_order_thread_fence(struct emu_order *order)
+void emu_order_thread_fence(struct emu_order *order, enum emu_scope scope)
 {
-	emu_clocks_join(&order->now, &order->observed);
-	emu_clocks_join(&order->fenced, &order->now);
+	for (int s = EMU_SCOPE_CTA; s <= (int)scope; s++)
+		emu_clocks_join(&order->now, &order->observed[s]);
+	for (int s = EMU_SCOPE_CTA; s <= (int)scope; s++)
+		emu_clocks_join(&order->fenced[s], &order->now);
+	tick(order);
+}
+
+void emu_order_tensormap_fence(struct emu_order *order, bool acquire)
+{
+	struct emu_clock *clocks = order->now.clock;
+
+	if (acquire)
+		emu_clock_join(&clocks[EMU_CLOCK_MAP], &clocks[EMU_CLOCK_MAP_RELEASED]);
+	else
+		emu_clock_join(&clocks[EMU_CLOCK_MAP_RELEASED], &clocks[EMU_CLOCK_GENERIC]);
 	tick(order);
 }
 
@@ -326,9 +350,9 @@ void emu_order_tcgen05_fence(struct emu_order *order, bool after)
 	struct emu_clock *fenced = &order->now.clock[EMU_CLOCK_FENCED];
 
 	if (after)
-		join(fenced, &order->after);
+		emu_clock_join(fenced, &order->after);
 	else
-		join(&order->before, fenced);
+		emu_clock_join(&order->before, fenced);
 }
 
 void emu_order_waited(struct emu_order *order, uint16_t who, uint32_t epoch)
@@ -347,16 +371,22 @@ void emu_order_waited_generic(struct emu_order *order, uint16_t who, uint32_t ep
 void emu_order_release(struct emu_order *order, struct emu_clocks *to)
 {
 	for (int i = 0; i < EMU_CLOCK_FENCED; i++)
-		join(&to->clock[i], &order->now.clock[i]);
-	join(&to->clock[EMU_CLOCK_FENCED], &order->before);
+		emu_clock_join(&to->clock[i], &order->now.clock[i]);
+	emu_clock_join(&to->clock[EMU_CLOCK_FENCED], &order->before);
+	emu_clock_join(&to->clock[EMU_CLOCK_MAP_RELEASED],
+		       &order->now.clock[EMU_CLOCK_MAP_RELEASED]);
+	emu_known_join(&to->known, order->now.known);
 	tick(order);
 }
 
 void emu_order_acquire(struct emu_order *order, const struct emu_clocks *from)
 {
 	for (int i = 0; i < EMU_CLOCK_FENCED; i++)
-		join(&order->now.clock[i], &from->clock[i]);
-	join(&order->after, &from->clock[EMU_CLOCK_FENCED]);
+		emu_clock_join(&order->now.clock[i], &from->clock[i]);
+	emu_clock_join(&order->after, &from->clock[EMU_CLOCK_FENCED]);
+	emu_clock_join(&order->now.clock[EMU_CLOCK_MAP_RELEASED],
+		       &from->clock[EMU_CLOCK_MAP_RELEASED]);
+	emu_known_join(&order->now.known, from->known);
 }
 
 /* ---- mbarriers
@@ -450,7 +480,10 @@ void emu_order_barrier_arrive(struct emu_order *order, const struct emu_mbarrier
 	if (b && !relaxed)
 		emu_order_release(order, &b->sync.running);
 	else if (b)
-		emu_clocks_join(&b->sync.running, &order->fenced);
+		emu_clocks_join(
+			&b->sync.running,
+			&order->fenced[barrier->cta == order->warp->cta ? EMU_SCOPE_CTA
+									: EMU_SCOPE_CLUSTER]);
 }
 
 void emu_order_barrier_wait(struct emu_order *order, const struct emu_mbarrier *barrier,
@@ -461,7 +494,7 @@ void emu_order_barrier_wait(struct emu_order *order, const struct emu_mbarrier *
 	if (b && !relaxed)
 		emu_order_acquire(order, &b->sync.done);
 	else if (b)
-		emu_clocks_join(&order->observed, &b->sync.done);
+		emu_clocks_join(&order->observed[EMU_SCOPE_CTA], &b->sync.done);
 }
 
 void emu_order_barrier_phase(const struct emu_mbarrier *barrier, uint64_t phase)
@@ -481,9 +514,10 @@ struct emu_clocks *emu_order_commit(struct emu_order *order, int lane)
 	if (!clocks)
 		return NULL;
 	for (int i = 0; i < EMU_CLOCK_FENCED; i++)
-		join(&clocks->clock[i], &order->now.clock[i]);
+		emu_clock_join(&clocks->clock[i], &order->now.clock[i]);
 	/* A commit has the effect of tcgen05.fence::before_thread_sync. */
-	join(&clocks->clock[EMU_CLOCK_FENCED], &order->now.clock[EMU_CLOCK_FENCED]);
+	emu_clock_join(&clocks->clock[EMU_CLOCK_FENCED], &order->now.clock[EMU_CLOCK_FENCED]);
+	emu_known_join(&clocks->known, order->now.known);
 	raise_all(clocks, order->mma[lane], order->mma_issued[lane]);
 	tick(order);
 	return clocks;

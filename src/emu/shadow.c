@@ -4,7 +4,7 @@
  * tensor memory.  Asynchronous operations enter at issue with the epoch they
  * will complete in, so that what touches their memory meanwhile finds them.
  */
-#include "hazard.h"
+#include "between.h"
 
 #include <stdlib.h>
 
@@ -169,6 +169,8 @@ static const struct emu_clock *clock_of(const struct emu_access *a, enum emu_spa
 {
 	const struct emu_clock *clocks = a->order->now.clock;
 
+	if (a->map)
+		return &clocks[EMU_CLOCK_MAP];
 	if (space == EMU_REG)
 		return &clocks[EMU_CLOCK_TENSOR];
 	if (!a->proxy)
@@ -183,6 +185,23 @@ struct check {
 	const struct emu_clock *fenced;         /* tensor memory: the same by the letter */
 	struct emu_spot spot;
 };
+
+/* Of the CTA that an actor belongs to; NULL for a barrier. */
+static const struct emu_cta *cta_of(const struct emu_hazards *h, uint16_t who)
+{
+	return h->actors[who].order ? h->actors[who].order->warp->cta : NULL;
+}
+
+/* Atomic accesses whose scopes hold both sides do not race. */
+static inline bool both_atomic(const struct check *c, uint8_t scope, uint16_t who)
+{
+	const struct emu_access *a = c->access;
+
+	if (!scope || !a->atomic)
+		return false;
+	return (scope > EMU_SCOPE_CTA && a->scope > EMU_SCOPE_CTA) ||
+	       cta_of(c->hazards, who) == a->order->warp->cta;
+}
 
 static void race_with_write(struct check *c, const struct emu_cell *cell)
 {
@@ -232,10 +251,15 @@ static void check_readers(struct check *c, const struct emu_cell *cell, uint8_t 
 		const struct emu_reader *r = &h->readers[i - 1];
 
 		next = r->next;
-		if (r->bytes & bytes && !(r->atomic && c->access->atomic) &&
+		if (r->bytes & bytes && !both_atomic(c, r->atomic, r->moment.who) &&
 		    unordered(c, c->reads, r->moment.who, r->moment.epoch, r->lane, r->site))
 			race_with_read(c, r->moment, r->site, r->lane, r->atomic);
 	}
+}
+
+static inline uint8_t atomic_scope(const struct emu_access *a)
+{
+	return a->atomic ? a->scope : EMU_SCOPE_NONE;
 }
 
 static void note_read(struct check *c, struct emu_cell *cell, uint8_t bytes)
@@ -260,7 +284,8 @@ static void note_read(struct check *c, struct emu_cell *cell, uint8_t bytes)
 				r->site = a->site;
 				r->lane = a->lane;
 				r->bytes |= bytes;
-				r->atomic &= a->atomic;
+				if (r->atomic > atomic_scope(a))
+					r->atomic = atomic_scope(a);
 				return;
 			}
 		}
@@ -272,7 +297,7 @@ static void note_read(struct check *c, struct emu_cell *cell, uint8_t bytes)
 	cell->read_site = a->site;
 	cell->read_lane = a->lane;
 	cell->read_bytes = bytes;
-	cell->read_atomic = a->atomic;
+	cell->read_atomic = atomic_scope(a);
 }
 
 /* What an ordered queue touched last, it touches again: most cells of a matrix multiplication. */
@@ -294,7 +319,8 @@ static void check_cell(struct check *c, struct emu_cell *cell, uint8_t bytes)
 
 	if (bytes == whole_word && cell->write_bytes == whole_word && touch_again(a, cell))
 		return;
-	if (cell->write_who && cell->write_bytes & bytes && !(cell->write_atomic && a->atomic) &&
+	if (cell->write_who && cell->write_bytes & bytes &&
+	    !both_atomic(c, cell->write_atomic, cell->write_who) &&
 	    !(a->same && c->hazards->actors[cell->write_who].kind == EMU_ACTOR_WARP) &&
 	    unordered(c, c->writes, cell->write_who, cell->write_epoch, cell->write_lane,
 		      cell->write_site))
@@ -304,7 +330,8 @@ static void check_cell(struct check *c, struct emu_cell *cell, uint8_t bytes)
 		return;
 	}
 	if (cell->read_who) {
-		if (cell->read_bytes & bytes && !(cell->read_atomic && a->atomic) &&
+		if (cell->read_bytes & bytes &&
+		    !both_atomic(c, cell->read_atomic, cell->read_who) &&
 		    unordered(c, c->reads, cell->read_who, cell->read_epoch, cell->read_lane,
 			      cell->read_site))
 			race_with_read(c, (struct emu_moment){cell->read_who, cell->read_epoch},
@@ -320,7 +347,7 @@ static void check_cell(struct check *c, struct emu_cell *cell, uint8_t bytes)
 	cell->write_site = a->site;
 	cell->write_lane = a->lane;
 	cell->write_bytes = bytes;
-	cell->write_atomic = a->atomic;
+	cell->write_atomic = atomic_scope(a);
 }
 
 /* ---- bytes ------------------------------------------------------------------------------ */
@@ -428,7 +455,7 @@ static bool more_pages(struct emu_hazards *h)
 	return true;
 }
 
-static struct emu_page *page_of(struct emu_hazards *h, uint64_t number)
+struct emu_page *emu_page_of(struct emu_hazards *h, uint64_t number)
 {
 	uint32_t at;
 
@@ -453,16 +480,22 @@ static struct emu_page *page_of(struct emu_hazards *h, uint64_t number)
 void emu_access_global(struct emu_access *access, uint64_t address, uint64_t size)
 {
 	struct check c = begin(access, EMU_GLOBAL);
+	struct emu_grid *grid = c.hazards->cluster->grid;
+	struct emu_between *between = grid->between;
+	bool tracing = between && *emu_between_footprints(between);
 	uint64_t end = address + size;
 
 	if (!access->moment.who)
 		return;
 	access->defined = false;
+	if (tracing && access->write)
+		emu_footprint_save(grid, c.hazards, address, size);
 	while (address < end) {
 		uint64_t number = address / (EMU_CELL_BYTES * EMU_PAGE_CELLS);
-		struct emu_page *page = page_of(c.hazards, number);
+		struct emu_page *page = emu_page_of(c.hazards, number);
 		uint32_t first = address % EMU_CELL_BYTES;
 		uint32_t bytes = EMU_CELL_BYTES - first;
+		uint32_t cell = address / EMU_CELL_BYTES % EMU_PAGE_CELLS;
 
 		if (!page)
 			return;
@@ -470,8 +503,11 @@ void emu_access_global(struct emu_access *access, uint64_t address, uint64_t siz
 			bytes = (uint32_t)(end - address);
 		c.spot.address = address;
 		c.spot.size = bytes;
-		check_bytes(&c, &page->cells[address / EMU_CELL_BYTES % EMU_PAGE_CELLS], first,
-			    bytes);
+		check_bytes(&c, &page->cells[cell], first, bytes);
+		if (tracing && !access->write)
+			page->read[cell] |= (uint16_t)((1u << (first + bytes)) - (1u << first));
+		else if (between && !tracing)
+			emu_between_check(access, page, address, first, bytes);
 		address += bytes;
 	}
 }

@@ -1,5 +1,5 @@
 /* Instructions that change tensor maps in memory (8.1). */
-#include "async.h"
+#include "hazard.h"
 
 /* ---- tensormap.replace (8.1) ----------------------------------------------------------- */
 
@@ -121,6 +121,10 @@ static enum emu_step execute_replace(struct emu_warp *warp, const struct emu_ins
 					 "tensormap.replace: %s cannot become %llu",
 					 field_names[field], (unsigned long long)value);
 		emu_tensormap_pack(&map, bytes);
+		if (warp->order)
+			emu_watch_one(warp, (int)lane, (enum emu_space)ins->space,
+				      emu_address(warp, &ins->operands[0], (int)lane), 128,
+				      EMU_UPDATE);
 		emu_changed(warp->worker);
 	}
 	return EMU_NEXT;
@@ -192,6 +196,13 @@ static enum emu_step execute_copy(struct emu_warp *warp, const struct emu_ins *i
 	if (!from)
 		return EMU_STOPPED;
 	memcpy(to, from, 128);
+	if (warp->order) {
+		emu_watch_one(warp, lane, EMU_SHARED, emu_address(warp, &ins->operands[1], lane),
+			      128, EMU_READ);
+		emu_watch_one(warp, lane, EMU_GLOBAL, emu_address(warp, &ins->operands[0], lane),
+			      128, EMU_WRITE);
+		emu_order_tensormap_fence(warp->order, false);
+	}
 	emu_changed(warp->worker);
 	return EMU_NEXT;
 }

@@ -2,9 +2,11 @@
  * Clusters over host threads.  Each cluster runs as a grid of its own, with a
  * report of its own; reports are put together in the order of the clusters, so
  * that neither results nor reports depend on the number of threads.  Kernels
- * whose clusters speak with each other run on one thread.
+ * whose clusters speak with each other run on one thread; so do those, once more,
+ * whose clusters turn out to touch the same memory.
  */
 #include "async.h"
+#include "between.h"
 #include "schedule.h"
 
 #include <pthread.h>
@@ -62,6 +64,7 @@ struct done {
 	struct done *next;
 	uint64_t cluster;
 	struct emu_report report;
+	struct emu_footprint *footprint; /* NULL in fast mode */
 	bool stopped;
 };
 
@@ -88,6 +91,7 @@ struct pool {
 	uint64_t end;          /* behind the first cluster that stopped */
 	uint64_t instructions; /* of all that have run */
 	struct done *waiting;  /* by cluster; earlier ones still run */
+	bool met;              /* two clusters have touched the same bytes */
 };
 
 static void add_counters(struct emu_counters *to, const struct emu_counters *from)
@@ -112,6 +116,10 @@ static void merge(struct pool *pool)
 
 		pool->waiting = done->next;
 		pool->merged++;
+		if (!pool->grid->stopped && pool->grid->between &&
+		    (!done->footprint || !emu_footprint_merge(pool->grid, done->footprint)))
+			pool->met = true;
+		emu_footprint_free(done->footprint);
 		if (!pool->grid->stopped) {
 			emu_report_merge(pool->grid, &done->report);
 			add_counters(&pool->grid->report->counters, &done->report.counters);
@@ -140,6 +148,8 @@ static void finished(struct pool *pool, struct member *m, struct done *done)
 	done->cluster = m->cluster;
 	done->report = m->report;
 	done->report.counters = m->worker.counters;
+	done->footprint = m->worker.footprint;
+	m->worker.footprint = NULL;
 	done->stopped = m->grid.stopped;
 	memset(&m->report, 0, sizeof m->report);
 	pool->instructions += m->worker.instructions;
@@ -152,6 +162,10 @@ static void finished(struct pool *pool, struct member *m, struct done *done)
 		stop_later(pool);
 	}
 	merge(pool);
+	if (pool->met) {
+		pool->end = 0;
+		stop_later(pool);
+	}
 }
 
 /* ---- one host thread -------------------------------------------------------------------- */
@@ -234,13 +248,22 @@ static void prepare(struct pool *pool, int index)
 	m->launch.progress = NULL;
 }
 
+/* As if nothing had run. */
+static void undo(struct emu_grid *grid)
+{
+	emu_footprint_undo(grid);
+	emu_report_clear(grid->report);
+	memset(&grid->report->counters, 0, sizeof grid->report->counters);
+	grid->stopped = false;
+}
+
 bool emu_run_threads(struct emu_grid *grid, int threads)
 {
 	struct pool pool = {.grid = grid, .end = grid->cluster_count};
 
 	if ((uint64_t)threads > grid->cluster_count)
 		threads = (int)grid->cluster_count;
-	if (threads < 2 || !independent(grid))
+	if (threads < 2 || !independent(grid) || (grid->between && !emu_footprint_begin(grid)))
 		return false;
 	pool.members = calloc((size_t)threads, sizeof *pool.members);
 	if (!pool.members)
@@ -258,5 +281,9 @@ bool emu_run_threads(struct emu_grid *grid, int threads)
 			pthread_join(pool.members[i].thread, NULL);
 	pthread_mutex_destroy(&pool.lock);
 	free(pool.members);
-	return true;
+	if (pool.met)
+		undo(grid);
+	if (grid->between)
+		emu_footprint_end(grid);
+	return !pool.met;
 }

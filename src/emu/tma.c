@@ -337,6 +337,8 @@ static bool read_map(struct emu_warp *warp, const struct emu_ins *ins, int lane,
 			  op->map.box[1]);
 		return false;
 	}
+	if (warp->order)
+		emu_watch_map(warp, lane, emu_address(warp, operand, lane));
 	if (form->mode == EMU_TM_TILED)
 		emu_box_shape(&op->map, &op->box);
 	else if (!read_offsets(warp, ins, lane, op))

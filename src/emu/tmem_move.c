@@ -254,10 +254,13 @@ static void watch(const struct move_op *op, enum emu_actor_kind actor)
 	if (op->form->shape == SHAPE_16x32bx2)
 		emu_access_tmem_lanes(&access, op->warp->cta, op->column + op->form->split,
 				      op->form->columns, op->lane, lanes);
-	if (actor == EMU_ACTOR_TMEM_LOAD)
+	if (actor == EMU_ACTOR_TMEM_LOAD) {
 		order->tmem_loaded++;
-	else
+		order->load_issued = emu_moment_of(order, EMU_ACTOR_WARP, 0).epoch;
+	} else {
 		order->tmem_stored++;
+		order->store_issued = emu_moment_of(order, EMU_ACTOR_WARP, 0).epoch;
+	}
 }
 
 static void order_waited(struct emu_order *order, bool stores)

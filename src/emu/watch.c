@@ -1,7 +1,5 @@
-/* Accesses that instructions make: whose they are, and what strong ones synchronise. */
-#include "hazard.h"
-
-#include <stdlib.h>
+/* Accesses that instructions make: whose they are, and where. */
+#include "between.h"
 
 /* ---- whose an access is ------------------------------------------------------------- */
 
@@ -36,6 +34,7 @@ struct emu_access emu_access_by(struct emu_order *order, enum emu_actor_kind act
 				    .write = kind != EMU_READ,
 				    .defined = kind != EMU_WRITE,
 				    .atomic = kind == EMU_UPDATE,
+				    .scope = kind == EMU_UPDATE ? EMU_SCOPE_GPU : EMU_SCOPE_NONE,
 				    .in_order = keeps_order(actor),
 				    .proxy = actor != EMU_ACTOR_CP_ASYNC,
 				    .site = emu_site_of(order)};
@@ -47,73 +46,20 @@ struct emu_access emu_access_by(struct emu_order *order, enum emu_actor_kind act
 	return access;
 }
 
-/* ---- strong accesses ------------------------------------------------------------------ */
-
-static uint32_t location_hash(uint64_t address)
-{
-	return (uint32_t)((address * 0x9e3779b97f4a7c15ull) >> 36);
-}
-
-static bool more_locations(struct emu_hazards *h)
-{
-	uint32_t buckets = h->location_buckets ? 2 * h->location_buckets : 64;
-	struct emu_strong_place *locations = calloc(buckets, sizeof *locations);
-
-	if (!locations)
-		return false;
-	for (uint32_t i = 0; i < h->location_buckets; i++) {
-		uint32_t at;
-
-		if (!h->locations[i].address)
-			continue;
-		at = location_hash(h->locations[i].address) & (buckets - 1);
-		while (locations[at].address)
-			at = (at + 1) & (buckets - 1);
-		locations[at] = h->locations[i];
-	}
-	free(h->locations);
-	h->locations = locations;
-	h->location_buckets = buckets;
-	return true;
-}
-
-struct emu_clocks *emu_location_of(struct emu_hazards *h, uint64_t address)
-{
-	uint32_t at;
-
-	if (2 * h->location_count >= h->location_buckets && !more_locations(h))
-		return NULL;
-	at = location_hash(address) & (h->location_buckets - 1);
-	while (h->locations[at].address && h->locations[at].address != address)
-		at = (at + 1) & (h->location_buckets - 1);
-	if (!h->locations[at].address)
-		h->location_count++;
-	h->locations[at].address = address;
-	return &h->locations[at].clocks;
-}
-
-static void synchronise(struct emu_order *order, unsigned semantics, uint64_t address,
-			enum emu_access_kind kind)
-{
-	struct emu_clocks *at = emu_location_of(order->hazards, address);
-
-	if (!at)
-		return;
-	if (kind != EMU_WRITE) {
-		if ((semantics & EMU_ACQUIRE) == EMU_ACQUIRE)
-			emu_order_acquire(order, at);
-		else
-			emu_clocks_join(&order->observed, at);
-	}
-	if (kind != EMU_READ) {
-		if ((semantics & EMU_RELEASE) == EMU_RELEASE)
-			emu_order_release(order, at);
-		else
-			emu_clocks_join(at, &order->fenced);
-	}
-}
-
 /* ---- generic accesses --------------------------------------------------------------------- */
+
+static struct emu_places *global_places(const struct emu_order *order)
+{
+	struct emu_between *between = order->warp->grid->between;
+
+	return between ? emu_between_places(between) : order->hazards->places;
+}
+
+/* The same for all CTAs that name it. */
+static uint64_t shared_place(const struct emu_cta *owner, uint32_t offset)
+{
+	return (uint64_t)owner->rank << EMU_SHARED_RANK | (EMU_SHARED_BASE + offset);
+}
 
 static void one(struct emu_access *access, enum emu_space space, uint64_t address, uint32_t size,
 		unsigned semantics, enum emu_access_kind kind)
@@ -125,10 +71,9 @@ static void one(struct emu_access *access, enum emu_space space, uint64_t addres
 	if (space == EMU_GENERIC)
 		space = emu_generic_space(&address);
 	if (space == EMU_GLOBAL) {
-		if (semantics) {
-			order->hazards->communicates = true;
-			synchronise(order, semantics, address, kind);
-		}
+		if (semantics)
+			emu_strong_access(order, global_places(order), address, semantics,
+					  (enum emu_scope)access->scope, kind);
 		emu_access_global(access, address, size);
 		return;
 	}
@@ -139,7 +84,9 @@ static void one(struct emu_access *access, enum emu_space space, uint64_t addres
 	if (!owner)
 		return;
 	if (semantics)
-		synchronise(order, semantics, EMU_WINDOW_SHARED | (uint32_t)address, kind);
+		emu_strong_access(order, order->hazards->places,
+				  EMU_WINDOW_SHARED | shared_place(owner, offset), semantics,
+				  (enum emu_scope)access->scope, kind);
 	emu_access_shared(access, owner, offset, size);
 }
 
@@ -150,6 +97,7 @@ void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uin
 	struct emu_access access =
 		emu_access_by_warp(warp->order, 0, kind, ins->semantics != EMU_WEAK);
 
+	access.scope = ins->scope ? ins->scope : EMU_SCOPE_GPU;
 	EMU_FOR_LANES(l, mask)
 	{
 		access.lane = (uint8_t)l;
@@ -166,4 +114,28 @@ void emu_watch_one(struct emu_warp *warp, int lane, enum emu_space space, uint64
 	if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER)
 		address = (uint32_t)address;
 	one(&access, space, address, size, EMU_WEAK, kind);
+}
+
+void emu_watch_map(struct emu_warp *warp, int lane, uint64_t address)
+{
+	struct emu_access access;
+
+	if (emu_generic_space(&address) != EMU_GLOBAL)
+		return;
+	access = emu_access_by_warp(warp->order, lane, EMU_READ, false);
+	access.map = true;
+	access.in_order = false;
+	emu_access_global(&access, address, 128);
+}
+
+void emu_watch_before_write(struct emu_warp *warp, enum emu_space space, const uint64_t *address,
+			    uint32_t mask, uint32_t size)
+{
+	EMU_FOR_LANES(l, mask)
+	{
+		uint64_t at = address[l];
+
+		if ((space == EMU_GENERIC ? emu_generic_space(&at) : space) == EMU_GLOBAL)
+			emu_footprint_save(warp->grid, warp->order->hazards, at, size);
+	}
 }

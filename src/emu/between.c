@@ -1,0 +1,313 @@
+/*
+ * What clusters have done to global memory, cell by cell, for those that run
+ * beside or behind them on the same host thread.  A cell remembers a write and a
+ * read, further ones in a list: an entry is replaced only by one of the same
+ * bytes that comes behind it, or of the same warp in the same epoch.
+ */
+#include "between.h"
+
+#include <stdlib.h>
+
+enum {
+	most_reads = 2, /* remembered: a write races with one of two clusters, if with any */
+	most_more = 8
+};
+
+struct more {
+	struct emu_touch touch;
+	uint32_t next;
+	bool write;
+};
+
+/* The sites of a cluster: its own while it runs, handed over when it ends. */
+struct ended {
+	struct emu_site *sites;
+	const struct emu_hazards *running;
+};
+
+struct emu_between {
+	struct emu_places *places;
+	struct emu_between_page **pages;
+	uint32_t page_count, page_buckets;
+	struct more *more;
+	uint32_t more_count, more_room, more_free;
+	struct ended *clusters;
+	uint64_t cluster_room;
+	struct emu_footprints *footprints;
+};
+
+bool emu_between_init(struct emu_grid *grid)
+{
+	struct emu_between *b = calloc(1, sizeof *b);
+
+	grid->between = b;
+	if (b)
+		b->places = emu_places_new();
+	return b && b->places;
+}
+
+void emu_between_free(struct emu_grid *grid)
+{
+	struct emu_between *b = grid->between;
+
+	if (!b)
+		return;
+	emu_places_free(b->places);
+	for (uint32_t i = 0; i < b->page_buckets; i++)
+		free(b->pages[i]);
+	for (uint64_t i = 0; i < b->cluster_room; i++)
+		free(b->clusters[i].sites);
+	free(b->pages);
+	free(b->more);
+	free(b->clusters);
+	free(b);
+	grid->between = NULL;
+}
+
+struct emu_places *emu_between_places(struct emu_between *between)
+{
+	return between->places;
+}
+
+struct emu_footprints **emu_between_footprints(struct emu_between *between)
+{
+	return &between->footprints;
+}
+
+/* ---- sites ------------------------------------------------------------------------- */
+
+static struct ended *ended(struct emu_between *b, uint64_t cluster)
+{
+	uint64_t room = b->cluster_room ? b->cluster_room : 64;
+	struct ended *grown;
+
+	if (cluster < b->cluster_room)
+		return &b->clusters[cluster];
+	while (room <= cluster)
+		room *= 2;
+	grown = realloc(b->clusters, room * sizeof *grown);
+	if (!grown)
+		return NULL;
+	memset(grown + b->cluster_room, 0, (room - b->cluster_room) * sizeof *grown);
+	b->clusters = grown;
+	b->cluster_room = room;
+	return &b->clusters[cluster];
+}
+
+void emu_between_ends(struct emu_hazards *hazards)
+{
+	struct emu_between *b = hazards->cluster->grid->between;
+	uint64_t cluster = hazards->cluster->index;
+
+	if (!b || cluster >= b->cluster_room || b->clusters[cluster].running != hazards)
+		return;
+	b->clusters[cluster] = (struct ended){.sites = hazards->sites};
+	hazards->sites = NULL;
+}
+
+static const struct emu_site *site_of(const struct emu_between *b, const struct emu_touch *t)
+{
+	const struct ended *e = &b->clusters[t->cluster - 1];
+
+	return t->site ? &(e->running ? e->running->sites : e->sites)[t->site - 1] : NULL;
+}
+
+/* ---- pages --------------------------------------------------------------------------- */
+
+static struct emu_between_page **slot(struct emu_between_page **pages, uint32_t buckets,
+				      uint64_t number)
+{
+	uint32_t at = (uint32_t)((number * 0x9e3779b97f4a7c15ull) >> 40) & (buckets - 1);
+
+	while (pages[at] && pages[at]->number != number)
+		at = (at + 1) & (buckets - 1);
+	return &pages[at];
+}
+
+static bool more_pages(struct emu_between *b)
+{
+	uint32_t buckets = b->page_buckets ? 2 * b->page_buckets : 256;
+	struct emu_between_page **pages = calloc(buckets, sizeof *pages);
+
+	if (!pages)
+		return false;
+	for (uint32_t i = 0; i < b->page_buckets; i++)
+		if (b->pages[i])
+			*slot(pages, buckets, b->pages[i]->number) = b->pages[i];
+	free(b->pages);
+	b->pages = pages;
+	b->page_buckets = buckets;
+	return true;
+}
+
+static struct emu_between_page *page_of(struct emu_between *b, uint64_t number)
+{
+	struct emu_between_page **at;
+
+	if (2 * b->page_count >= b->page_buckets && !more_pages(b))
+		return NULL;
+	at = slot(b->pages, b->page_buckets, number);
+	if (!*at) {
+		*at = calloc(1, sizeof **at);
+		if (!*at)
+			return NULL;
+		(*at)->number = number;
+		b->page_count++;
+	}
+	return *at;
+}
+
+/* ---- one cell -------------------------------------------------------------------------- */
+
+struct check {
+	struct emu_access *access;
+	struct emu_between *between;
+	struct emu_spot spot;
+	struct emu_touch touch; /* what the access will leave behind */
+};
+
+static void judge(struct check *c, const struct emu_touch *earlier, bool write)
+{
+	struct emu_access *a = c->access;
+	const struct emu_clock *clock;
+	struct emu_foreign foreign;
+
+	if (!earlier->cluster || earlier->cluster == c->touch.cluster ||
+	    !(earlier->bytes & c->touch.bytes) || (!write && !a->write) ||
+	    (a->atomic && a->scope == EMU_SCOPE_GPU && earlier->scope == EMU_SCOPE_GPU) ||
+	    (a->same && earlier->kind == EMU_ACTOR_WARP))
+		return;
+	clock = emu_known_of(a->order->now.known, earlier->cluster - 1, write && a->proxy);
+	if (clock && emu_clock_at(clock, earlier->who) >= earlier->epoch)
+		return;
+	foreign = (struct emu_foreign){.site = site_of(c->between, earlier),
+				       .cluster = earlier->cluster - 1,
+				       .moment = {earlier->who, earlier->epoch},
+				       .kind = earlier->kind,
+				       .scope = earlier->scope,
+				       .write = write};
+	emu_report_foreign(a, &foreign, &c->spot);
+}
+
+static void drop(struct emu_between *b, uint32_t *link)
+{
+	uint32_t index = *link;
+
+	*link = b->more[index - 1].next;
+	b->more[index - 1].next = b->more_free;
+	b->more_free = index;
+}
+
+/* The entry that stands in the cell goes to the list, unless the list is long. */
+static void push(struct emu_between *b, struct emu_between_cell *cell,
+		 const struct emu_touch *touch, bool write)
+{
+	uint32_t index = b->more_free, count = 0, reads = 1;
+
+	for (uint32_t i = cell->more; i; i = b->more[i - 1].next) {
+		count++;
+		reads += !b->more[i - 1].write;
+	}
+	if (count >= most_more || (!write && reads >= most_reads))
+		return;
+	if (index) {
+		b->more_free = b->more[index - 1].next;
+	} else {
+		if (b->more_count == b->more_room) {
+			uint32_t room = b->more_room ? 2 * b->more_room : 256;
+			struct more *grown = realloc(b->more, room * sizeof *grown);
+
+			if (!grown)
+				return;
+			b->more = grown;
+			b->more_room = room;
+		}
+		index = ++b->more_count;
+	}
+	b->more[index - 1] = (struct more){*touch, cell->more, write};
+	cell->more = index;
+}
+
+static bool replaces(const struct emu_touch *now, const struct emu_touch *old, bool write)
+{
+	if (!old->cluster || !(old->bytes & ~now->bytes & 0xffff))
+		return write || !old->cluster || old->cluster == now->cluster;
+	return false;
+}
+
+static void leave(struct check *c, struct emu_between_cell *cell, struct emu_touch *at, bool write)
+{
+	struct emu_touch now = c->touch;
+
+	if (at->cluster == now.cluster && at->who == now.who && at->epoch == now.epoch)
+		now.bytes |= at->bytes;
+	else if (!replaces(&now, at, write)) {
+		/* Of reads the first ones stay: a later write races with them as well. */
+		if (!write) {
+			push(c->between, cell, &now, false);
+			return;
+		}
+		push(c->between, cell, at, true);
+	}
+	*at = now;
+}
+
+/* Reads of what is written now have been looked at. */
+static void forget_reads(struct check *c, struct emu_between_cell *cell)
+{
+	uint32_t *link = &cell->more;
+
+	if (!(cell->read.bytes & ~c->touch.bytes & 0xffff))
+		cell->read.cluster = 0;
+	while (*link) {
+		struct more *m = &c->between->more[*link - 1];
+
+		if (!m->write && !(m->touch.bytes & ~c->touch.bytes & 0xffff))
+			drop(c->between, link);
+		else
+			link = &m->next;
+	}
+}
+
+static void check_cell(struct check *c, struct emu_between_cell *cell)
+{
+	judge(c, &cell->write, true);
+	if (c->access->write)
+		judge(c, &cell->read, false);
+	for (uint32_t i = cell->more; i; i = c->between->more[i - 1].next)
+		judge(c, &c->between->more[i - 1].touch, c->between->more[i - 1].write);
+	if (c->access->write) {
+		forget_reads(c, cell);
+		leave(c, cell, &cell->write, true);
+	} else {
+		leave(c, cell, &cell->read, false);
+	}
+}
+
+void emu_between_check(struct emu_access *access, struct emu_page *page, uint64_t address,
+		       uint32_t first, uint32_t size)
+{
+	struct emu_hazards *h = access->order->hazards;
+	struct emu_between *b = h->cluster->grid->between;
+	struct ended *e = ended(b, h->cluster->index);
+	struct check c = {.access = access, .between = b};
+
+	if (!page->between)
+		page->between = page_of(b, page->number);
+	if (!e || !page->between)
+		return;
+	e->running = h;
+	c.spot.space = EMU_GLOBAL;
+	c.spot.address = address;
+	c.spot.size = size;
+	c.touch = (struct emu_touch){
+		.cluster = (uint32_t)h->cluster->index + 1,
+		.epoch = access->moment.epoch,
+		.site = access->site,
+		.who = access->moment.who,
+		.bytes = (uint16_t)((1u << (first + size)) - (1u << first)),
+		.kind = access->kind,
+		.scope = access->atomic ? access->scope : EMU_SCOPE_NONE,
+	};
+	check_cell(&c, &page->between->cells[address / EMU_CELL_BYTES % EMU_PAGE_CELLS]);
+}

@@ -1,0 +1,91 @@
+/*
+ * Between clusters: what one has done to global memory, for the others.
+ *
+ * Clusters that run on one host thread look at each access; those that share
+ * none with another one, as far as the text says, may run on several: then their
+ * footprints are compared behind them, and where two have touched the same bytes the
+ * grid's memory is put back and it runs once more, on one thread.
+ */
+#ifndef TCMMA_EMU_BETWEEN_H
+#define TCMMA_EMU_BETWEEN_H
+
+#include "hazard.h"
+
+/* ---- what is known of other clusters (known.c) --------------------------------------- */
+
+/* One reference more, one less; NULL is nothing. */
+struct emu_known *emu_known_share(struct emu_known *known);
+void emu_known_drop(struct emu_known *known);
+void emu_known_join(struct emu_known **to, struct emu_known *from);
+void emu_known_add(struct emu_known **known, uint64_t cluster, const struct emu_clock *generic,
+		   const struct emu_clock *global);
+/* What is known is visible to the async proxy too. */
+void emu_known_fence(struct emu_known **known);
+/* NULL: nothing has been heard of the cluster. */
+const struct emu_clock *emu_known_of(const struct emu_known *known, uint64_t cluster, bool proxy);
+
+/* ---- places that strong accesses synchronise at (strong.c) ------------------------------ */
+
+struct emu_places *emu_places_new(void);
+void emu_places_free(struct emu_places *places);
+void emu_strong_access(struct emu_order *order, struct emu_places *places, uint64_t address,
+		       unsigned semantics, enum emu_scope scope, enum emu_access_kind kind);
+/* ---- accesses (between.c) ------------------------------------------------------------------ */
+
+/* Of one cell by one cluster. */
+struct emu_touch {
+	uint32_t cluster : 25; /* 1 + index, 0: none */
+	uint32_t kind : 5;     /* enum emu_actor_kind */
+	uint32_t scope : 2;    /* of an atomic access, enum emu_scope */
+	uint32_t epoch, site;
+	uint16_t who, bytes;
+};
+
+struct emu_between_cell {
+	struct emu_touch write, read;
+	uint32_t more; /* further ones: 1 + index, 0: none */
+};
+
+struct emu_between_page {
+	uint64_t number;
+	struct emu_between_cell cells[EMU_PAGE_CELLS];
+};
+
+struct emu_foreign {
+	const struct emu_site *site; /* NULL: unknown */
+	uint64_t cluster;
+	struct emu_moment moment;
+	uint8_t kind, scope; /* enum emu_actor_kind, enum emu_scope of an atomic access */
+	bool write;
+};
+
+bool emu_between_init(struct emu_grid *grid);
+void emu_between_free(struct emu_grid *grid);
+struct emu_places *emu_between_places(struct emu_between *between);
+/* The cluster is about to be freed. */
+void emu_between_ends(struct emu_hazards *hazards);
+/* The other clusters' accesses of a cell that nothing orders with this one are reported. */
+void emu_between_check(struct emu_access *access, struct emu_page *page, uint64_t address,
+		       uint32_t first, uint32_t size);
+
+/* ---- clusters on several host threads (footprint.c)
+ * ---------------------------------------------- */
+
+struct emu_footprint; /* of a cluster that has run */
+struct emu_footprints;
+
+struct emu_footprints **emu_between_footprints(struct emu_between *between);
+/* From now on clusters run beside each other; until emu_footprint_end. */
+bool emu_footprint_begin(struct emu_grid *grid);
+void emu_footprint_end(struct emu_grid *grid);
+/* Before a write; what stood there is kept. */
+void emu_footprint_save(struct emu_grid *grid, struct emu_hazards *hazards, uint64_t address,
+			uint64_t size);
+struct emu_footprint *emu_footprint_take(const struct emu_cluster *cluster);
+/* In the order of the clusters: false when an earlier one has touched the same bytes. */
+bool emu_footprint_merge(struct emu_grid *grid, const struct emu_footprint *footprint);
+void emu_footprint_free(struct emu_footprint *footprint);
+/* Memory becomes what it was at emu_footprint_begin. */
+void emu_footprint_undo(struct emu_grid *grid);
+
+#endif

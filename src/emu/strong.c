@@ -1,0 +1,180 @@
+/*
+ * Strong accesses of memory: what releases at an address bring, and acquires
+ * take, as far as the scopes of both reach (8.6 of the PTX ISA: morally strong).
+ */
+#include "between.h"
+
+#include <stdlib.h>
+
+/* What one CTA has released at one scope. */
+struct entry {
+	struct entry *next;
+	uint64_t cluster;
+	uint32_t rank;
+	enum emu_scope scope;
+	struct emu_clocks clocks;
+};
+
+struct place {
+	uint64_t address; /* global, or window << 32 | shared address; 0: none */
+	struct entry *first;
+};
+
+struct emu_places {
+	struct place *table;
+	uint32_t count, buckets;
+};
+
+struct emu_places *emu_places_new(void)
+{
+	return calloc(1, sizeof(struct emu_places));
+}
+
+void emu_places_free(struct emu_places *places)
+{
+	if (!places)
+		return;
+	for (uint32_t i = 0; i < places->buckets; i++)
+		for (struct entry *e = places->table[i].first, *next; e; e = next) {
+			next = e->next;
+			emu_clocks_free(&e->clocks);
+			free(e);
+		}
+	free(places->table);
+	free(places);
+}
+
+static struct place *slot(struct place *table, uint32_t buckets, uint64_t address)
+{
+	uint32_t at = (uint32_t)((address * 0x9e3779b97f4a7c15ull) >> 36) & (buckets - 1);
+
+	while (table[at].address && table[at].address != address)
+		at = (at + 1) & (buckets - 1);
+	return &table[at];
+}
+
+static bool more_places(struct emu_places *places)
+{
+	uint32_t buckets = places->buckets ? 2 * places->buckets : 64;
+	struct place *table = calloc(buckets, sizeof *table);
+
+	if (!table)
+		return false;
+	for (uint32_t i = 0; i < places->buckets; i++)
+		if (places->table[i].address)
+			*slot(table, buckets, places->table[i].address) = places->table[i];
+	free(places->table);
+	places->table = table;
+	places->buckets = buckets;
+	return true;
+}
+
+static struct place *place_at(struct emu_places *places, uint64_t address)
+{
+	struct place *place;
+
+	if (2 * places->count >= places->buckets && !more_places(places))
+		return NULL;
+	place = slot(places->table, places->buckets, address);
+	if (!place->address)
+		places->count++;
+	place->address = address;
+	return place;
+}
+
+static struct emu_clocks *released(struct place *place, const struct emu_order *order,
+				   enum emu_scope scope)
+{
+	uint64_t cluster = order->hazards->cluster->index;
+	uint32_t rank = order->warp->cta->rank;
+	struct entry *e;
+
+	for (e = place->first; e; e = e->next)
+		if (e->cluster == cluster && e->rank == rank && e->scope == scope)
+			return &e->clocks;
+	e = calloc(1, sizeof *e);
+	if (!e)
+		return NULL;
+	*e = (struct entry){.next = place->first, .cluster = cluster, .rank = rank, .scope = scope};
+	place->first = e;
+	return &e->clocks;
+}
+
+/* The narrowest scope that holds both sides. */
+static enum emu_scope distance(const struct entry *e, const struct emu_order *order)
+{
+	if (e->cluster != order->hazards->cluster->index)
+		return EMU_SCOPE_GPU;
+	return e->rank == order->warp->cta->rank ? EMU_SCOPE_CTA : EMU_SCOPE_CLUSTER;
+}
+
+static void hear(struct emu_clocks *to, const struct entry *e, const struct emu_order *order)
+{
+	uint64_t own = order->hazards->cluster->index;
+	const struct emu_clock *clock;
+
+	if (e->cluster == own) {
+		emu_clocks_join(to, &e->clocks);
+		return;
+	}
+	emu_known_add(&to->known, e->cluster, &e->clocks.clock[EMU_CLOCK_GENERIC],
+		      &e->clocks.clock[EMU_CLOCK_ASYNC_GLOBAL]);
+	emu_known_join(&to->known, e->clocks.known);
+	clock = emu_known_of(e->clocks.known, own, false);
+	if (clock)
+		emu_clock_join(&to->clock[EMU_CLOCK_GENERIC], clock);
+	clock = emu_known_of(e->clocks.known, own, true);
+	if (clock)
+		emu_clock_join(&to->clock[EMU_CLOCK_ASYNC_GLOBAL], clock);
+}
+
+static void read_at(struct emu_order *order, const struct place *place, unsigned semantics,
+		    enum emu_scope scope)
+{
+	for (const struct entry *e = place->first; e; e = e->next) {
+		enum emu_scope needed = distance(e, order);
+
+		if (e->scope < needed || scope < needed)
+			hear(&order->missed, e, order);
+		else if ((semantics & EMU_ACQUIRE) != EMU_ACQUIRE)
+			hear(&order->observed[needed], e, order);
+		else if (needed < EMU_SCOPE_GPU)
+			emu_order_acquire(order, &e->clocks);
+		else
+			hear(&order->now, e, order);
+	}
+}
+
+static void write_at(struct emu_order *order, struct place *place, unsigned semantics,
+		     enum emu_scope scope)
+{
+	struct emu_clocks *to;
+
+	if ((semantics & EMU_RELEASE) == EMU_RELEASE) {
+		to = released(place, order, scope);
+		if (to)
+			emu_order_release(order, to);
+		return;
+	}
+	/* A fence before a relaxed write reaches as far as both. */
+	for (int s = EMU_SCOPE_CTA; s <= (int)scope; s++) {
+		if (!order->fenced[s].clock[EMU_CLOCK_GENERIC].count)
+			continue;
+		to = released(place, order, (enum emu_scope)s);
+		if (to)
+			emu_clocks_join(to, &order->fenced[s]);
+	}
+}
+
+void emu_strong_access(struct emu_order *order, struct emu_places *places, uint64_t address,
+		       unsigned semantics, enum emu_scope scope, enum emu_access_kind kind)
+{
+	struct place *place = place_at(places, address);
+
+	if (!place)
+		return;
+	if (kind != EMU_WRITE)
+		read_at(order, place, semantics, scope);
+	if (kind != EMU_READ)
+		write_at(order, place, semantics, scope);
+}
