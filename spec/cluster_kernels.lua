@@ -86,8 +86,9 @@ function cluster.pass(o)
   }
 end
 
--- Partial sums of `size` CTAs meet in the first one, which adds them in the order of ranks.
-function cluster.reduce(size, R, C, scalar)
+-- Partial sums of `size` CTAs meet in the first one, which adds them in the order of ranks.  `how`: "scalar" stores one
+-- element by itself too; "counted" leaves the arrival to the store.
+function cluster.reduce(size, R, C, how)
   return tc.kernel{
     name = "reduce", cluster = { size }, cluster_names = { "part" }, grid = { 2 }, grid_names = { "tile" },
     args = { tc.gmem({ size, 2 * R, C }, tc.float32), tc.gmem({ 2 * R, C }, tc.float32) },
@@ -97,8 +98,10 @@ function cluster.reduce(size, R, C, scalar)
       local ready = tc.barrier{ num_arrivals = size - 1 }
       local mine = parts[part]:tile({ tile, 0 }, { R, C }):load()
       tc.when(part:gt(0), function()
-        tc.cluster_ref(others, 0)[part - 1]:store(mine)
-        if scalar then tc.cluster_ref(others[part - 1], 0)[0][0]:store(7.5) end
+        local there = tc.cluster_ref(others, 0)[part - 1]
+        if how == "counted" then return there:store(mine, { barrier = ready }) end
+        there:store(mine)
+        if how == "scalar" then tc.cluster_ref(others[part - 1], 0)[0][0]:store(7.5) end
         tc.barrier_arrive(tc.cluster_ref(ready, 0))
       end, function()
         tc.barrier_wait(ready)

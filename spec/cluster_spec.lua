@@ -133,10 +133,11 @@ end)
 
 describe("tc.cluster_ref", function()
   for _, target in ipairs{ "sm_90a", "sm_100a" } do
-    for _, size in ipairs{ 2, 4 } do
-      it(("lets %d CTAs reduce in rank order, %s"):format(size, target), function()
+    for i, how in ipairs{ "arrival", "counted", "arrival", "counted" } do
+      local size = i < 3 and 2 or 4
+      it(("lets %d CTAs reduce in rank order, %s, %s"):format(size, how, target), function()
         local R, C = 64, 32
-        local kernel = cluster.reduce(size, R, C)
+        local kernel = cluster.reduce(size, R, C, how)
         local parts = tc.randn({ size, 2 * R, C }, tc.float32, { seed = 5 })
         local p, first = parts:totable(), nil
         in_all_modes(target, function(options)
@@ -158,7 +159,7 @@ describe("tc.cluster_ref", function()
     end
 
     it("stores scalars, " .. target, function()
-      local kernel = cluster.reduce(2, 16, 32, true)
+      local kernel = cluster.reduce(2, 16, 32, "scalar")
       local parts, out = tc.zeros({ 2, 32, 32 }, tc.float32), tc.zeros({ 32, 32 }, tc.float32)
       kernels.run(kernel, { target = target, mode = "random", seed = 3 }, parts, out)
       local got = out:totable()
@@ -204,6 +205,30 @@ describe("tc.cluster_ref", function()
   helper.refuses("cannot be loaded", peers, function()
     local s = tc.smem({ 64, 64 }, tc.float32)
     return function() tc.cluster_ref(s, 1):load() end, function() tc.cluster_ref(s, 1):store(1) end
+  end, pair)
+  helper.refuses("takes a store with a barrier, of the peer's SMEM alone",
+    "A store with a barrier goes into the SMEM of another CTA: tc.cluster_ref(ref, rank):store(value, {barrier = b})",
+    function()
+      local s, b = tc.smem({ 64, 64 }, tc.float32), tc.barrier{}
+      return function() s:store(1, { barrier = b }) end,
+        function() tc.cluster_ref(s, 1):store(1, { barrier = b }) end
+    end, pair)
+  helper.refuses("takes a store with a barrier, of 32 bits", "A store with a barrier moves elements of 32 bits, got float16",
+    function()
+      local s, t, b = tc.smem({ 64, 64 }, tc.float16), tc.smem({ 64, 64 }, tc.float32), tc.barrier{}
+      return function() tc.cluster_ref(s, 1):store(1, { barrier = b }) end,
+        function() tc.cluster_ref(t, 1):store(1, { barrier = b }) end
+    end, pair)
+  helper.refuses("takes a store with a barrier, not with another's", "The barrier of a store is a tc.barrier, not a "
+    .. "reference to another CTA's or a tc.cluster_barrier: it is the one of the CTA that the store goes to", function()
+    local s, b = tc.smem({ 64, 64 }, tc.float32), tc.barrier{}
+    return function() tc.cluster_ref(s, 1):store(1, { barrier = tc.cluster_ref(b, 1) }) end,
+      function() tc.cluster_ref(s, 1):store(1, { barrier = b }) end
+  end, pair)
+  helper.refuses("takes a store with a barrier, not of an element", "option 'barrier' is for fragments; this is one element:", function()
+    local s, b = tc.smem({ 64, 64 }, tc.float32), tc.barrier{}
+    return function() tc.cluster_ref(s, 1)[0][0]:store(1.0, { barrier = b }) end,
+      function() tc.cluster_ref(s, 1)[0][0]:store(1.0) end
   end, pair)
   helper.refuses("cannot be copied into", peers, function(x)
     local s, b = tc.smem({ 128, 64 }, tc.float16), tc.barrier{}

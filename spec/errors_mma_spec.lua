@@ -45,6 +45,12 @@ describe("tc.mma checks shapes:", function()
       return function() tc.mma(acc, a, b, { a_sparse_metadata = meta }) end
    end)
 
+   refuses("how much of K is multiplied",
+      "option 'depth' must be a multiple of 16 (32 bytes of K) up to K = 64, got 24", function()
+         local acc, a, b = operands(128, 256, 64)
+         return function() tc.mma(acc, a, b, { depth = 24 }) end, function() tc.mma(acc, a, b, { depth = 48 }) end
+      end)
+
    refuses("the number of dimensions", "tc.mma takes 2-D refs, but a has shape (4, 128, 64).", function()
       local acc, _, b = operands(128, 256, 64)
       local ring = tc.smem({ 4, 128, 64 }, tc.f16)

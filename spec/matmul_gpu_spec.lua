@@ -56,7 +56,9 @@ describe("matmul on a GPU #gpu", function()
       { tile_m = 128, tile_n = 256, stages = 4 }, { tile_m = 128, tile_n = 176, ctas = 5 },
       { tile_m = 64, tile_n = 64, stages = 1 }, { tile_m = 64, tile_n = 32, stages = 2, tile_k = 128 },
       { tile_m = 128, tile_n = 208, cluster = 2, ctas = 8 }, { tile_m = 64, tile_n = 128, cluster = 4, ctas = 8 },
-      { tile_m = 128, tile_n = 128, ctas = 1 },
+      { tile_m = 128, tile_n = 128, ctas = 1 }, { tile_m = 128, tile_n = 216, cluster = 2, ctas = 8 },
+      { tile_m = 128, tile_n = 128, cluster_n = 2, ctas = 8 }, { tile_m = 256, tile_n = 160, cluster_n = 2, slots = 1 },
+      { tile_m = 192, tile_n = 160, ctas = 7 },
    }
    for _, config in ipairs(configs) do
       local described = {}

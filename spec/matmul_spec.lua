@@ -199,10 +199,37 @@ describe("matmul's configuration", function()
    with({ tile_m = 128, tile_n = 128, stages = 3, cluster = 2, ctas = 4 }, 640, 392, 328)
    with({ tile_m = 64, tile_n = 64, stages = 2, cluster = 4, ctas = 4 }, 512, 256, 320)
    with({ tile_m = 128, tile_n = 208, stages = 2, cluster = 2, ctas = 2 }, 520, 416, 72, { transpose_b = false })
+   with({ tile_m = 128, tile_n = 216, stages = 2, cluster = 2, ctas = 2 }, 520, 432, 72)
+   with({ tile_m = 128, tile_n = 136, stages = 3, cluster_n = 2, ctas = 4 }, 392, 640, 328)
+   with({ tile_m = 128, tile_n = 128, stages = 3, ctas = 4, piece = 32, slots = 1 }, 392, 640, 336)
+   with({ tile_m = 64, tile_n = 96, tile_k = 128, stages = 2, ctas = 2 }, 136, 192, 144, { transpose_b = false })
    with({ swap = true, tile_m = 64, tile_n = 16, tile_k = 128, stages = 3, split_k = 2 }, 16, 512, 1024,
       { with = { "bias", "residual" } })
    with({ tile_m = 64, tile_n = 64, stages = 3, split_k = 3 }, 64, 192, 1024, { with = { "row_scale" } })
    with({ swap = true, tile_m = 128, tile_n = 64, stages = 2, split_k = 4 }, 64, 256, 1000)
+
+   for _, config in ipairs {
+      { tile_m = 256, tile_n = 160, stages = 3, cluster_n = 2, ctas = 2, slots = 1 },
+      { tile_m = 192, tile_n = 216, stages = 3, cluster = 2, ctas = 2 }, { tile_m = 192, tile_n = 160, ctas = 1 },
+   } do
+      local problem = { M = 392, N = 640, K = 200, dtype = "bf16", transpose_b = true, target = "sm_90a" }
+      it(matmul.describe(matmul.choose(problem, config)) .. " on Hopper, without spills", function()
+         run(392, 640, 200, { transpose_b = true, config = config, target = "sm_90a" })
+         local kernel = matmul.kernel(problem, config)
+         assert.is_truthy(kernel:cubin { target = "sm_90a" })
+         assert.equal(0, kernel:info({ target = "sm_90a" }).spill_stores)
+      end)
+   end
+
+   it("multiplies no more of the last block of K than there is", function()
+      for _, case in ipairs { { "bf16", 200, 5 }, { "bf16", 192, 4 }, { "e4m3", 160, 5 } } do
+         local kernel = matmul.kernel({
+            M = 128, N = 128, K = case[2], dtype = case[1], out_dtype = "bf16", transpose_b = true, target = "sm_90a",
+         }, { tile_m = 128, tile_n = 128 })
+         local _, count = kernel:ptx({ target = "sm_90a" }):gsub("wgmma%.mma_async", "")
+         assert.equal(case[3], count)
+      end
+   end)
 
    for _, target in ipairs(both) do
       for _, mode in ipairs { "check", "random" } do
@@ -287,7 +314,7 @@ describe("matmul refuses", function()
       { config = { tile_m = 64, tile_n = 64, split_k = 2 } })
    refuses("a split of nothing", "split_k = 2: K = 64 has fewer blocks of tile_k = 64", a, b, nil,
       { config = { tile_m = 64, tile_n = 64, split_k = 2 } })
-   refuses("clusters of three", "cluster = 3: tile_n = 64 must be a multiple of 24", a, b, nil,
+   refuses("clusters of three", "cluster = 3: tile_k = 64 must be a multiple of 24", a, b, nil,
       { config = { tile_n = 64, cluster = 3 } })
    refuses("more stages than fit", "bytes of SMEM, sm_100a has", a, b, nil,
       { config = { tile_m = 128, tile_n = 256, stages = 9 } })

@@ -190,6 +190,7 @@ void tc_mma_describe(const struct mma_op *m, struct mma_shape *s)
 	s->m = m->acc->shape[0].size;
 	s->n = m->b->shape[1].size;
 	s->k = m->b->shape[0].size;
+	s->depth = m->depth ? m->depth : s->k;
 	s->collective = m->collective_axis_name != NULL;
 	s->sparse = m->a_sparse_metadata != NULL;
 	s->scaled = m->a_scale != NULL;
@@ -375,6 +376,23 @@ static void check_k(struct kern *k, const struct mma_op *m, const struct mma_sha
 			      tc_integer_text(k, group), tc_integer_text(k, s->k));
 }
 
+/* Whole instructions, each of 32 bytes of both operands. */
+static void check_depth(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+{
+	int64_t step = 256 / s->b_bits;
+
+	if (!m->depth)
+		return;
+	if (s->scaled || s->sparse || s->a_bits != s->b_bits)
+		tc_fail(&k->err, "option 'depth' is for dense operands of one width without "
+				 "scales");
+	if (s->depth % step || s->depth > s->k)
+		tc_fail(&k->err,
+			"option 'depth' must be a multiple of %lld (32 bytes of K) up to K = %lld, "
+			"got %lld",
+			(long long)step, (long long)s->k, (long long)s->depth);
+}
+
 /* docs/isa.md 2.4: elements of a byte or two; wgmma's rule is stricter, and its own. */
 static bool may_transpose(const struct kern *k, enum dtype t)
 {
@@ -479,6 +497,7 @@ void tc_check_mma(struct kern *k, struct mma_op *m)
 			      tc_integer_text(k, m->a_scale->shape[1].size));
 	check_n(k, m, &s);
 	check_k(k, m, &s);
+	check_depth(k, m, &s);
 	tc_check_mma_extras(k, m, &s);
 	check_tiles(k, m, &s);
 	check_descriptor(k, "b", m->b, s.b_k_major);

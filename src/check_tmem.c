@@ -43,6 +43,25 @@ void tc_check_load(struct kern *k, struct load_op *l)
 	check_tile(k, l->ref, "ref:load");
 }
 
+/* st.async: into the CTA that the ref names, whose barrier counts the bytes. */
+static void check_counted_store(struct kern *k, struct store_op *s)
+{
+	if (!s->ref->cluster_rank)
+		tc_fail(&k->err,
+			"A store with a barrier goes into the SMEM of another CTA: "
+			"tc.cluster_ref(ref, rank):store(value, {barrier = b})\n%s",
+			tc_ref_text(k, s->ref));
+	if (tc_dtypes[s->ref->alloc->dtype].bits != 32)
+		tc_fail(&k->err, "A store with a barrier moves elements of 32 bits, got %s\n%s",
+			tc_dtypes[s->ref->alloc->dtype].name, tc_ref_text(k, s->ref));
+	if (s->barrier.cluster_rank || s->barrier.barrier->cluster)
+		tc_fail(&k->err, "The barrier of a store is a tc.barrier, not a reference to "
+				 "another CTA's or a tc.cluster_barrier: it is the one of the CTA "
+				 "that the store goes to");
+	tc_check_single_barrier(k, &s->barrier);
+	s->barrier.cluster_rank = s->ref->cluster_rank;
+}
+
 void tc_check_store(struct kern *k, struct store_op *s)
 {
 	if (s->ref->alloc->space == SP_TMEM)
@@ -55,6 +74,8 @@ void tc_check_store(struct kern *k, struct store_op *s)
 		tc_documented(&k->err, STORED_DTYPE, tc_got(k, "the ref", s->ref),
 			      tc_dtypes[s->value->dtype].name,
 			      tc_dtypes[s->ref->alloc->dtype].name);
+	if (s->barrier.barrier)
+		check_counted_store(k, s);
 }
 
 /* ---- TMEM ------------------------------------------------------------------------------- */

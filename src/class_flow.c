@@ -98,7 +98,7 @@ static void count_inside(void *arg, const struct op *op)
 	enum arrival_kind kind;
 
 	if (tc_op_arrives(op, &kind) == f->barrier && kind != ARRIVAL_COPY &&
-	    kind != ARRIVAL_CANCEL)
+	    kind != ARRIVAL_STORE && kind != ARRIVAL_CANCEL)
 		f->inside++;
 	if (op->kind == OP_BARRIER_WAIT && op->u.wait.barrier.barrier == f->barrier)
 		f->inside++;

@@ -178,6 +178,7 @@ enum arrival_kind {
 	ARRIVAL_MMA,
 	ARRIVAL_COMMIT,
 	ARRIVAL_THREADS,
+	ARRIVAL_STORE,
 	ARRIVAL_CANCEL
 };
 struct arrival_source {

@@ -7,7 +7,8 @@ static const char *const arrival_names[] = {[ARRIVAL_CANCEL] = "try_cluster_canc
 					    [ARRIVAL_COPY] = "copy",
 					    [ARRIVAL_MMA] = "mma",
 					    [ARRIVAL_COMMIT] = "commit_arrive",
-					    [ARRIVAL_THREADS] = "barrier_arrive"};
+					    [ARRIVAL_THREADS] = "barrier_arrive",
+					    [ARRIVAL_STORE] = "store"};
 
 void tc_dump_roles(struct strbuf *b, const struct compilation *c)
 {

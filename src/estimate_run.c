@@ -252,14 +252,14 @@ static double mma_clocks(const struct mma_op *m, double *smem, double *flop)
 	tc_mma_describe(m, &shape);
 	int64_t n = m->acc->shape[1].size;
 	double a_bytes = (double)shape.m * (double)m->a->shape[1].size * shape.a_bits / 8;
-	double b_bytes = (double)shape.k * (double)shape.n * shape.b_bits / 8;
+	double b_bytes = (double)shape.depth * (double)shape.n * shape.b_bits / 8;
 	/* A half-filled instruction takes as long as a full one. */
 	double rows = shape.m <= 64 ? 128 : (double)shape.m;
 	double rate = tc_cost.mma_flop * (shape.row ? rate_of(shape.row->kind) : 1);
 
 	*smem = (shape.a_in_tmem ? 0 : a_bytes) + b_bytes;
-	*flop = 2.0 * (double)shape.m * (double)n * (double)shape.k;
-	return 2.0 * rows * (double)n * (double)shape.k / (shape.sparse ? 2 * rate : rate);
+	*flop = 2.0 * (double)shape.m * (double)n * (double)shape.depth;
+	return 2.0 * rows * (double)n * (double)shape.depth / (shape.sparse ? 2 * rate : rate);
 }
 
 static void mma(struct sim *s, struct actor *a, const struct op *o)

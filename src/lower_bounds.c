@@ -89,6 +89,7 @@ void tc_low_bounds(struct low *l, const struct op *op)
 	case OP_ASYNC_STORE_TMEM:
 	case OP_STORE:
 		check_ref(l, op->u.store.ref);
+		check_barrier(l, &op->u.store.barrier);
 		break;
 	case OP_LOAD_SCALAR:
 		check_ref(l, op->u.load_scalar.ref);

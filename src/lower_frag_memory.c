@@ -30,6 +30,12 @@ static const char *access_opcode(struct tile *t, const char *verb, int words)
 {
 	struct arena *a = t->l->arena;
 
+	if (t->counted.id)
+		return tc_arena_printf(
+			a, "st.async.shared::cluster.mbarrier::complete_tx::bytes%s.b32",
+			words == 4   ? ".v4"
+			: words == 2 ? ".v2"
+				     : "");
 	if (words == 0)
 		return tc_arena_printf(a, "%s.%s.u%d", verb, t->space, t->bits);
 	if (words == 1)
@@ -59,7 +65,10 @@ static void move_words(struct tile *t, bool store, struct maddr m, struct mreg g
 			mi(l, "mov.b32", R(r[w]), I(0));
 	}
 	list = n == 1 ? R(r[0]) : V(r, n);
-	if (store)
+	if (t->counted.id)
+		i = mi(l, access_opcode(t, "st", n), M(m, 0), list,
+		       M((struct maddr){.reg = t->counted}, 0));
+	else if (store)
 		i = mi(l, access_opcode(t, "st", n), M(m, 0), list);
 	else
 		i = mi(l, access_opcode(t, "ld", n), list, M(m, 0));
@@ -177,6 +186,25 @@ const struct distribution *tc_store_distribution(struct low *l, const struct op 
 	return d;
 }
 
+/* The arrival of a store that its bytes complete, and the address of the barrier. */
+static struct mreg expect_store(struct low *l, const struct store_op *o)
+{
+	const struct barrier_plan *plan = &l->c->barriers[o->barrier.barrier->id];
+	struct maddr local = tc_low_barrier(l, &o->barrier);
+	struct mreg peer = tc_low_peer(l, tc_low_address(l, local), o->barrier.cluster_rank);
+	struct maddr barrier = {.reg = peer};
+	int64_t bytes = 4;
+
+	for (int i = 0; i < o->ref->rank; i++)
+		bytes *= o->ref->shape[i].size;
+	mi_require(l, 81);
+	tc_low_first_leader(l);
+	mi(l, "mbarrier.expect_tx.relaxed.cluster.shared::cluster.b64", M(barrier, 0), I(bytes));
+	mi(l, "mbarrier.arrive.shared::cluster.b64", T("_"), M(barrier, 0), I(plan->unit));
+	tc_low_all(l);
+	return peer;
+}
+
 void tc_lower_store(struct low *l, const struct op *op)
 {
 	const struct store_op *o = &op->u.store;
@@ -194,6 +222,8 @@ void tc_lower_store(struct low *l, const struct op *op)
 		return;
 	t = tc_tile_of(l, o->ref, d, along, n->axis);
 	t->guard = tc_thread_unique(l, d, along);
+	if (o->barrier.barrier)
+		t->counted = expect_store(l, o);
 	move_tile(t, true, v);
 }
 

@@ -91,7 +91,7 @@ void tc_lower_tcgen05_mma(struct low *l, const struct op *op)
 		tc_low_phases_before(l, o->barrier.barrier);
 	tc_low_pair_leader(l, o->collective_axis);
 	prepare(l, &x, o);
-	for (step.k = 0; step.k < x.shape.k; step.k += tc_mma_step_k(&x.shape))
+	for (step.k = 0; step.k < x.shape.depth; step.k += tc_mma_step_k(&x.shape))
 		for (step.n = 0; step.n < columns; step.n += WIDEST) {
 			step.width = columns - step.n < WIDEST ? columns - step.n : WIDEST;
 			issue(l, &x, &step);

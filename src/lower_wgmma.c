@@ -354,7 +354,8 @@ static void multiply_all(struct low *l, const struct mma_op *o, struct mreg *reg
 			 const struct smem_operand *a, const struct smem_operand *b,
 			 struct mopnd enable)
 {
-	int64_t n = o->acc->shape[1].size, k = o->a->shape[1].size, wide = columns_at_once(l, o);
+	int64_t n = o->acc->shape[1].size, wide = columns_at_once(l, o);
+	int64_t k = o->depth ? o->depth : o->a->shape[1].size;
 	struct mreg *d = tc_wgmma_registers(l, o->acc);
 	const bool k_major[2] = {a->k_major, b->k_major};
 	int bits = tc_dtypes[o->acc->alloc->dtype].bits, step = step_of(o);

@@ -136,22 +136,26 @@ static void read_accumulate(lua_State *L, struct lua_value *v)
 
 static const char mma_doc[] =
 	"mma(acc: Ref, a: Ref, b: Ref, opts?: {barrier?: Barrier, accumulate?: boolean|Scalar, "
-	"a_scale?: Ref, b_scale?: Ref, a_sparse_metadata?: Ref, collective_axis?: string})\n"
+	"depth?: integer, a_scale?: Ref, b_scale?: Ref, a_sparse_metadata?: Ref, "
+	"collective_axis?: string})\n"
 	"acc (M, N) = a (M, K) @ b (K, N) + acc, on the tensor core, asynchronously.\n\n"
 	"`acc` is in TMEM, `a` in SMEM or TMEM, `b` in SMEM. Any K that is a multiple of the "
 	"instruction's. Options:\n"
 	"- `barrier`: arrives when this and all earlier MMAs of the role are complete; it needs "
 	"`orders_tensor_core`\n"
 	"- `accumulate` (true): boolean or recorded predicate; false overwrites `acc`\n"
+	"- `depth`: multiplies only so many elements of K, the first of both operands: what "
+	"lies behind is zero, or of no interest. A multiple of 32 bytes; not with scales or sparse "
+	"`a`\n"
 	"- `a_scale`, `b_scale`: block scales in TMEM\n"
 	"- `a_sparse_metadata`: 2:4 sparse `a`\n"
 	"- `collective_axis`: cluster axis of the 2 CTAs that share the MMA";
 
 static int op_mma(lua_State *L)
 {
-	static const char *const options[] = {"barrier", "accumulate",        "a_scale",
-					      "b_scale", "a_sparse_metadata", "collective_axis",
-					      NULL};
+	static const char *const options[] = {"barrier",         "accumulate", "depth",
+					      "a_scale",         "b_scale",    "a_sparse_metadata",
+					      "collective_axis", NULL};
 	struct multiplication x = {.draft = {.kind = OP_MMA}};
 	struct mma_op *m = &x.draft.u.mma;
 
@@ -172,6 +176,7 @@ static int op_mma(lua_State *L)
 		m->barrier = *b;
 		lua_pop(L, 1);
 	}
+	m->depth = tc_option_integer(L, 4, "depth", 0, 1, INT32_MAX);
 	x.axis = tc_option_string(L, 4, "collective_axis", NULL);
 	tc_record_call(L, record_mma, &x);
 	return 0;
@@ -303,8 +308,10 @@ static int op_smem_to_gmem(lua_State *L)
 static const char wait_smem_doc[] =
 	"wait_smem_to_gmem(n: integer, opts?: {wait_read_only?: boolean})\n"
 	"Waits until at most `n` groups of this role's SMEM-to-GMEM copies are unfinished; with "
-	"`wait_read_only` until their SMEM has been read. That is also enough in a kernel that never "
-	"looks at what it has copied, and taken unless `wait_read_only = false` says that GMEM must "
+	"`wait_read_only` until their SMEM has been read. That is also enough in a kernel that "
+	"never "
+	"looks at what it has copied, and taken unless `wait_read_only = false` says that GMEM "
+	"must "
 	"be written, as before another copy to the same place.";
 
 static int op_wait_smem(lua_State *L)
@@ -452,7 +459,7 @@ static void record_tmem_store(struct kern *k, void *arg)
 	tc_ref_usable(k, a->ref);
 	if (!a->value.frag) {
 		struct frag shape = {.dtype = alloc->dtype};
-		struct store_op probe = {a->ref, &shape};
+		struct store_op probe = {.ref = a->ref, .value = &shape};
 
 		tc_check_async_store_tmem(k, &probe);
 		tc_check_place(k, &draft);

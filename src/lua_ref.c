@@ -275,6 +275,7 @@ struct access {
 	struct lua_value value;
 	struct frag *frag;
 	struct val *val;
+	struct barrier_ref barrier;
 };
 
 static void check_static(struct kern *k, const struct ref *r, int shape[2])
@@ -369,6 +370,10 @@ static void store(struct kern *k, void *arg)
 		if (a->value.frag)
 			tc_fail(&k->err, "a fragment %s stored into one element:\n%s",
 				tc_frag_text(k, a->value.frag), tc_ref_text(k, a->ref));
+		if (a->barrier.barrier)
+			tc_fail(&k->err,
+				"option 'barrier' is for fragments; this is one element:\n%s",
+				tc_ref_text(k, a->ref));
 		draft.kind = OP_STORE_SCALAR;
 		draft.u.store_scalar.ref = a->ref;
 		draft.u.store_scalar.value = element_value(k, &a->value, a->ref->alloc->dtype);
@@ -378,6 +383,7 @@ static void store(struct kern *k, void *arg)
 	check_static(k, a->ref, shape);
 	draft.u.store.ref = a->ref;
 	draft.u.store.value = a->value.frag;
+	draft.u.store.barrier = a->barrier;
 	tc_check_place(k, &draft);
 	if (!a->value.frag)
 		draft.u.store.value = tc_frag_full(k, tc_value_node(k, &a->value),
@@ -386,11 +392,14 @@ static void store(struct kern *k, void *arg)
 }
 
 static const char store_doc[] =
-	"store(value: Fragment|Scalar|number)\n"
+	"store(value: Fragment|Scalar|number, opts?: {barrier?: Barrier})\n"
 	"Stores into SMEM or GMEM: a fragment of the ref's shape and dtype, or one value into "
 	"every element. `ref[i] = x` is `ref[i]:store(x)`.\n\n"
 	"What lies outside a GMEM array is not written. Before TMA or an MMA reads the stored "
-	"SMEM, call `tc.commit_smem()`. TMEM is stored by `tc.async_store_tmem`.";
+	"SMEM, call `tc.commit_smem()`. TMEM is stored by `tc.async_store_tmem`.\n"
+	"- `barrier`: for SMEM of another CTA (`tc.cluster_ref`) with elements of 32 bits. The "
+	"store is asynchronous, and one arrival on that CTA's barrier, whose phase completes when "
+	"the values are there: no arrival of the role and no fence is needed";
 
 static void check_value(lua_State *L, int arg, struct lua_value *v)
 {
@@ -401,9 +410,20 @@ static void check_value(lua_State *L, int arg, struct lua_value *v)
 
 static int ref_store(lua_State *L)
 {
+	static const char *const options[] = {"barrier", NULL};
 	struct access a = {.ref = tc_check_recorded(L, 1, TC_REF)};
 
 	check_value(L, 2, &a.value);
+	tc_options(L, 3, options);
+	if (tc_option_push(L, 3, "barrier")) {
+		const struct barrier_ref *b = tc_test_recorded(L, lua_gettop(L), TC_BARRIER);
+
+		if (!b)
+			return tc_argerror(L, 3, "option 'barrier' must be a tc.barrier, got %s",
+					   tc_describe(L, -1));
+		a.barrier = *b;
+		lua_pop(L, 1);
+	}
 	tc_record_call(L, store, &a);
 	return 0;
 }

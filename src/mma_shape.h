@@ -6,7 +6,7 @@
 
 /* m: rows of one CTA, n: columns of B that it holds, k: along B. */
 struct mma_shape {
-	int64_t m, n, k;
+	int64_t m, n, k, depth; /* depth: elements along K that are multiplied */
 	bool collective, sparse, scaled;
 	bool a_in_tmem, a_k_major, b_k_major;
 	enum dtype a, b, d;

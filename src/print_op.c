@@ -136,6 +136,8 @@ static void put_mma(struct strbuf *b, struct kern *k, const struct mma_op *m)
 		tc_puts(b, " accumulate=");
 		tc_print_val(b, k, m->accumulate);
 	}
+	if (m->depth)
+		tc_printf(b, " depth=%lld", (long long)m->depth);
 	if (m->a_scale) {
 		tc_puts(b, " a_scale=");
 		put_ref(b, k, m->a_scale);
@@ -237,6 +239,10 @@ static void put_frag_operands(struct strbuf *b, struct kern *k, const struct op 
 		put_ref(b, k, o->u.store.ref);
 		tc_puts(b, " = ");
 		put_frag(b, o->u.store.value);
+		if (o->u.store.barrier.barrier) {
+			tc_puts(b, " barrier=");
+			put_barrier(b, k, &o->u.store.barrier);
+		}
 		break;
 	case OP_FRAG_ELEMENTWISE:
 		put_elementwise(b, &o->u.elementwise);

@@ -105,6 +105,7 @@ static void use_operands(struct kern *k, const struct op *o)
 	case OP_ASYNC_STORE_TMEM:
 	case OP_STORE:
 		tc_ref_usable(k, o->u.store.ref);
+		tc_barrier_usable(k, &o->u.store.barrier);
 		tc_frag_usable(k, o->u.store.value);
 		break;
 	case OP_FRAG_ELEMENTWISE:

@@ -121,6 +121,7 @@ static void visit_op(const struct op *o, visit_fn *visit, void *context)
 	case OP_ASYNC_STORE_TMEM:
 	case OP_STORE:
 		visit_ref(o->u.store.ref, visit, context);
+		visit_barrier(&o->u.store.barrier, visit, context);
 		break;
 	case OP_FRAG_FULL:
 		visit(context, o->u.full.value);
@@ -418,6 +419,9 @@ const struct barrier *tc_op_arrives(const struct op *o, enum arrival_kind *kind)
 	case OP_BARRIER_ARRIVE:
 		*kind = ARRIVAL_THREADS;
 		return o->u.arrive.barrier.barrier;
+	case OP_STORE:
+		*kind = ARRIVAL_STORE;
+		return o->u.store.barrier.barrier;
 	case OP_TRY_CLUSTER_CANCEL:
 		*kind = ARRIVAL_CANCEL;
 		return o->u.try_cancel.barrier.barrier;

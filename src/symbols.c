@@ -58,6 +58,7 @@ static const char *arriver(struct compilation *c, const struct arrival_source *s
 					    [ARRIVAL_MMA] = "tc.mma",
 					    [ARRIVAL_COMMIT] = "tc.commit_arrive",
 					    [ARRIVAL_THREADS] = "tc.barrier_arrive",
+					    [ARRIVAL_STORE] = "ref:store",
 					    [ARRIVAL_CANCEL] = "tc.try_cluster_cancel"};
 	const char *role = role_name(c, source->role);
 	struct srcpos pos = source->op->pos;

@@ -412,6 +412,7 @@ struct mma_op {
 	struct barrier_ref barrier;
 	struct val *accumulate;                  /* predicate; NULL: true */
 	bool accumulate_const, accumulate_value; /* a Lua boolean */
+	int64_t depth;                           /* elements of K to multiply; 0: all */
 	struct ref *a_scale, *b_scale, *a_sparse_metadata;
 	int collective_axis; /* cluster axis, -1: none */
 	const char *collective_axis_name;
@@ -436,6 +437,7 @@ struct load_op {
 struct store_op {
 	struct ref *ref;
 	struct frag *value;
+	struct barrier_ref barrier; /* STORE into a peer's SMEM: its barrier, or none */
 }; /* ASYNC_STORE_TMEM, STORE */
 struct load_scalar_op {
 	struct ref *ref;

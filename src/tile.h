@@ -31,7 +31,8 @@ struct tile {
 	int aligned; /* elements that memory's alignment allows at once */
 	/* SMEM */
 	struct smem_view view;
-	struct mreg base; /* of the tile, without its symbol's and its own offset */
+	struct mreg base;    /* of the tile, without its symbol's and its own offset */
+	struct mreg counted; /* mbarrier of another CTA that counts what is stored, or none */
 	struct mopnd row_start, column_start;
 	int64_t row_offset, column_offset;
 	/* GMEM */

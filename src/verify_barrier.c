@@ -16,6 +16,8 @@ static const struct barrier_ref *barrier_of(const struct op *o)
 		return &o->u.arrive.barrier;
 	case OP_BARRIER_WAIT:
 		return &o->u.wait.barrier;
+	case OP_STORE:
+		return &o->u.store.barrier;
 	case OP_TRY_CLUSTER_CANCEL:
 		return &o->u.try_cancel.barrier;
 	default:

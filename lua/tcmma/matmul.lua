@@ -10,14 +10,17 @@ local options_known = {
   transpose_b = "boolean", epilogue = "any", bias = "array", residual = "array", row_scale = "array",
   column_scale = "array", accumulate_f32 = "boolean", config = "table",
 }
+local config_integers = {
+  "tile_m", "tile_n", "tile_k", "stages", "group", "split_k", "cluster", "cluster_n", "piece", "slots", "ctas",
+}
 local config_known = {
   tile_m = true, tile_n = true, tile_k = true, stages = true, group = true, swap = true, split_k = true,
-  cluster = true, ctas = true,
+  cluster = true, cluster_n = true, piece = true, slots = true, ctas = true,
 }
 local operands = { float16 = true, bfloat16 = true, float8_e4m3fn = true, float8_e5m2 = true }
 
 --- Largest split_k and cluster that kernels can have.
-local limits = { split_k = 4, cluster = 4 }
+local limits = { split_k = 4, cluster = 4, cluster_n = 4 }
 
 --- What the model tries of them.
 local searched = { split_k = 3, cluster = 2 }
@@ -54,7 +57,7 @@ local function check_config(problem, config)
       fail("option 'config' has no field '%s' (fields: %s)", tostring(key), names(config_known))
     end
   end
-  for _, key in ipairs { "tile_m", "tile_n", "tile_k", "stages", "group", "split_k", "cluster", "ctas" } do
+  for _, key in ipairs(config_integers) do
     local value = config[key]
     if value ~= nil and (math.type(value) ~= "integer" or value < 1) then
       fail("config.%s must be an integer >= 1, got %s", key, tostring(value))
@@ -64,11 +67,17 @@ local function check_config(problem, config)
     if config[key] and not ok(config[key]) then fail("config.%s = %d: legal is %s", key, config[key], legal) end
   end
   local atom = 1024 // problem.dtype.bits
-  one_of("tile_m", function(x) return x == 64 or x == 128 end, "64 or 128")
+  if problem.target == "sm_90a" then
+    one_of("tile_m", function(x) return x % 64 == 0 and x <= 256 end, "64, 128, 192 or 256")
+  else
+    one_of("tile_m", function(x) return x == 64 or x == 128 end, "64 or 128")
+  end
   one_of("tile_n", function(x) return x % 8 == 0 and x <= 256 end, "a multiple of 8 up to 256")
   one_of("tile_k", function(x) return x % atom == 0 and x <= 4 * atom end,
     ("a multiple of %d (128 bytes) up to %d"):format(atom, 4 * atom))
   one_of("stages", function(x) return x <= 32 end, "1 to 32")
+  one_of("piece", function(x) return x == 16 or x == 32 or x == 64 or x == 128 end, "16, 32, 64 or 128 bytes")
+  one_of("slots", function(x) return x <= 2 end, "1 or 2")
   for key, most in pairs(limits) do
     one_of(key, function(x) return x <= most end, ("1 to %d"):format(most))
   end
@@ -90,12 +99,20 @@ local function check_complete(problem, config)
     fail("tile_n = %d: with accumulate_f32 = true for 8-bit operands %s takes at most %d", config.tile_n,
       problem.target, model.PROMOTED)
   end
-  if config.cluster > 1 and config.tile_n % (8 * config.cluster) ~= 0 then
-    fail("cluster = %d: tile_n = %d must be a multiple of %d, 8 for each CTA", config.cluster, config.tile_n,
-      8 * config.cluster)
+  -- A multicast is cut along the rows of an operand, or along K where the operand has it first.
+  local a_last, b_last = true, problem.transpose_b
+  if config.swap then a_last, b_last = b_last, a_last end
+  for _, x in ipairs { { "cluster", "tile_n", b_last }, { "cluster_n", "tile_m", a_last } } do
+    local ctas, cut = config[x[1]], x[3] and x[2] or "tile_k"
+    if ctas > 1 and (config[cut] < 8 * ctas or not x[3] and config.tile_k % (8 * ctas) ~= 0) then
+      fail("%s = %d: %s = %d must be %s %d, 8 for each CTA", x[1], ctas, cut, config[cut],
+        x[3] and "at least" or "a multiple of", 8 * ctas)
+    end
+  end
+  if (config.split_k > 1 and 1 or 0) + (config.cluster > 1 and 1 or 0) + (config.cluster_n > 1 and 1 or 0) > 1 then
+    fail("only one of config.split_k, config.cluster and config.cluster_n can be more than 1")
   end
   if config.split_k > 1 then
-    if config.cluster > 1 then fail("config.split_k and config.cluster cannot both be more than 1") end
     local _, _, tiles, workers = model.division(problem, config)
     if tiles > workers then
       fail("split_k = %d: %d tiles are more than the %d clusters that run at once; use larger tiles", config.split_k,
@@ -190,9 +207,8 @@ local function key_of(problem, given)
     tostring(problem.accumulate_f32), tostring(problem.promote),
   }
   if given then
-    for _, name in ipairs { "tile_m", "tile_n", "tile_k", "stages", "group", "swap", "split_k", "cluster", "ctas" } do
-      parts[#parts + 1] = tostring(given[name])
-    end
+    for _, name in ipairs(config_integers) do parts[#parts + 1] = tostring(given[name]) end
+    parts[#parts + 1] = tostring(given.swap)
   end
   return table.concat(parts, " ")
 end
@@ -388,8 +404,9 @@ then plus `residual[m][n]`; then rounded to the type of `out`. Options:
 - `accumulate_f32` (true): false accumulates float16 operands in float16; on Hopper, true given for 8-bit operands
   adds the tensor core's short sums to float32 after each 128 of K
 - `config`: a configuration, or a part of one, instead of the cost model's: `tile_m`, `tile_n`, `tile_k`, `stages`,
-  `group` (rows of tiles walked together), `swap` (rows of the accumulator run over N), `split_k`, `cluster` (CTAs that
-  share b by multicast), `ctas`]] },
+  `group` (rows of tiles walked together), `swap` (rows of the accumulator run over N), `split_k`, `cluster` (CTAs above
+  each other that share b by multicast), `cluster_n` (CTAs beside each other that share a), `piece` (bytes of a row that
+  the epilogue moves at once), `slots` (its buffers), `ctas`]] },
 })
 
 documentation.add("tcmma.matmul", {
@@ -405,7 +422,7 @@ what differs from the defaults: `out_dtype`, `transpose_b`, `epilogue`, `target`
   { "choose", matmul.choose, [[
 choose(problem: table, config?: table) -> table
 The configuration that a problem gets: `tile_m`, `tile_n`, `tile_k`, `stages`, `group`, `swap`, `split_k`, `cluster`,
-`ctas`. A partial `config` is completed.]] },
+`cluster_n`, `piece`, `slots`, `ctas`. A partial `config` is completed.]] },
   { "candidates", matmul.candidates, [[
 candidates(problem: table) -> table[]
 Every configuration that fits, best first by the cost model: `{config=, microseconds=, terms=}`, to be given to

@@ -4,7 +4,8 @@
 -- `residual` (TMA).  The ring of stages and its counters run on over the tiles, so that the loads of a tile run
 -- under the epilogue of the one before.  Where tensor memory has room, two accumulators alternate.
 --
--- A cluster of `cluster` CTAs takes as many tiles above each other and loads the right operand once, by multicast.
+-- A cluster of `cluster` CTAs takes as many tiles above each other and loads the right operand once, by multicast; one
+-- of `cluster_n` takes tiles beside each other and loads the left operand once.
 -- A cluster of `split_k` CTAs divides K of one tile; the first CTA adds the others' parts in order of rank.
 
 local model = require "tcmma.matmul_model"
@@ -60,7 +61,7 @@ local function operand(array, outer, tile_k, stages, dtype, k_last, swizzle)
   local smem = tc.smem(shape, dtype, swizzle and { swizzle = swizzle } or nil)
   local tile = { shape[2], shape[3] }
   return {
-    smem = smem, k_last = k_last,
+    smem = smem, k_last = k_last, outer = outer,
     source = function(position, k) return array:tile(k_last and { position, k } or { k, position }, tile) end,
   }
 end
@@ -153,6 +154,7 @@ local function plan(problem, config, refs)
   p.tiles_m, p.tiles_n, p.tiles, p.workers = model.division(problem, config)
   p.persistent = p.tiles > p.workers
   p.steps = cdiv(cdiv(problem.K, config.tile_k), config.split_k)
+  p.rest = config.split_k == 1 and not problem.promote and model.last_block(problem, config) or nil
   p.accumulator = problem.accumulate_f32 and tc.float32 or tc.float16
   local columns32 = config.tile_n * p.accumulator.bits // 32
   p.slots = (p.persistent and problem.target ~= "sm_90a" and columns32 <= 256) and 2 or 1
@@ -173,13 +175,18 @@ local function plan(problem, config, refs)
   function p.slot_of(barrier, turn) return p.slots > 1 and barrier[turn % p.slots] or barrier end
 
   p.pieces = model.pieces(problem, config)
-  local buffers = model.buffers(p.pieces)
+  local buffers = model.buffers(p.pieces, config)
   p.staged = staging(buffers, config.tile_m, problem.out_dtype, swap)
   p.waits = distances(p.pieces)
-  p.loaded = tc.barrier { name = "loaded", num_arrivals = 2, num_barriers = config.stages }
-  p.consumed = (config.cluster > 1 and tc.cluster_barrier or tc.barrier) {
+  local copies = 2
+  for _, x in ipairs { { p.left, config.cluster_n }, { p.right, config.cluster } } do
+    if model.unshared_rows(x[1].outer, x[2], x[1].k_last) > 0 then copies = copies + 1 end
+  end
+  local together = config.cluster * config.cluster_n > 1
+  p.loaded = tc.barrier { name = "loaded", num_arrivals = copies, num_barriers = config.stages }
+  p.consumed = (together and tc.cluster_barrier or tc.barrier) {
     name = "consumed", num_barriers = config.stages, orders_tensor_core = true,
-    collective_axes = config.cluster > 1 and "cta" or nil,
+    collective_axes = together and "cta" or nil,
   }
   p.done = tc.barrier { name = "done", num_barriers = p.slots, orders_tensor_core = true }
   if p.persistent or p.sum then
@@ -188,9 +195,11 @@ local function plan(problem, config, refs)
   if config.split_k > 1 then
     p.partial = {}
     for i, piece in ipairs(p.pieces) do
-      p.partial[i] = tc.smem({ config.split_k - 1, config.tile_m, piece.width }, tc.float32)
+      -- Panels of eight columns: what a warp stores at once, pairs of columns of eight rows, lies side by side.
+      p.partial[i] = tc.smem({ config.split_k - 1, config.tile_m, piece.width }, tc.float32,
+        { swizzle = piece.width % 8 == 0 and 32 or nil })
     end
-    p.partial_ready = tc.barrier { name = "partial_ready", num_arrivals = config.split_k - 1 }
+    p.partial_ready = tc.barrier { name = "partial_ready", num_arrivals = (config.split_k - 1) * #p.pieces }
   end
   if refs.residual then
     p.residual_smem = staging(buffers, config.tile_m, problem.residual, swap)
@@ -214,23 +223,36 @@ local function place(p, m, n, piece)
   end
 end
 
+--- An operand's part of a k-block: by multicast, a part from each of `ctas`.  Parts are groups of eight rows; those
+-- that are left over come to each CTA by itself.
+local function load_operand(p, operand, position, k, s, ctas)
+  local source, smem = operand.source(position, k), operand.smem[s]
+  if ctas == 1 then return tc.copy_gmem_to_smem(source, smem, p.loaded[s]) end
+  local shared = { collective_axes = "cta" }
+  local rest = model.unshared_rows(operand.outer, ctas, operand.k_last)
+  if rest == 0 then return tc.copy_gmem_to_smem(source, smem, p.loaded[s], shared) end
+  local most, last = tc.ds(0, operand.outer - rest), tc.ds(operand.outer - rest, rest)
+  tc.copy_gmem_to_smem(source:at(most), smem:at(most), p.loaded[s], shared)
+  tc.copy_gmem_to_smem(source:at(last), smem:at(last), p.loaded[s])
+end
+
 local function load_block(p, m, n, k, position)
-  local shared = p.config.cluster > 1 and { collective_axes = "cta" } or nil
   local s = position.slot()
   if p.config.split_k > 1 then k = k + p.rank * p.steps end
   tc.barrier_wait(p.consumed[s], { parity = position.parity() })
-  tc.copy_gmem_to_smem(p.left.source(m, k), p.left.smem[s], p.loaded[s])
-  tc.copy_gmem_to_smem(p.right.source(n, k), p.right.smem[s], p.loaded[s], shared)
+  load_operand(p, p.left, m, k, s, p.config.cluster_n)
+  load_operand(p, p.right, n, k, s, p.config.cluster)
   position.next()
 end
 
-local function multiply_block(p, acc, accumulate, position)
+--- `depth`: how many elements of K of the block there are, nil for all.
+local function multiply_block(p, acc, accumulate, position, depth)
   local s = position.slot()
   local left, right = p.left.smem[s], p.right.smem[s]
   if not p.left.k_last then left = left:T() end
   if p.right.k_last then right = right:T() end
   tc.barrier_wait(p.loaded[s])
-  tc.mma(acc, left, right, { barrier = p.consumed[s], accumulate = accumulate })
+  tc.mma(acc, left, right, { barrier = p.consumed[s], accumulate = accumulate, depth = depth })
   position.next()
 end
 
@@ -239,7 +261,9 @@ local function multiply_tile(p, turn, position)
     tc.when(turn:ge(p.slots), function() tc.barrier_wait(p.slot_of(p.drained, turn)) end)
   end
   local acc = p.acc_of(turn)
-  tc.range(p.steps, function(k) multiply_block(p, acc, k:gt(0), position) end)
+  local whole = p.rest and p.steps - 1 or p.steps
+  if whole > 0 then tc.range(whole, function(k) multiply_block(p, acc, k:gt(0), position) end) end
+  if p.rest then multiply_block(p, acc, whole > 0, position, p.rest) end
   tc.commit_arrive(p.slot_of(p.done, turn))
 end
 
@@ -273,9 +297,8 @@ end
 local function hand_over(p)
   for i, piece in ipairs(p.pieces) do
     local x = tc.async_load_tmem(p.result_of(0):at(tc.all, tc.ds(piece.at, piece.width)))
-    tc.cluster_ref(p.partial[i][p.rank - 1], 0):store(x)
+    tc.cluster_ref(p.partial[i][p.rank - 1], 0):store(x, { barrier = p.partial_ready })
   end
-  tc.barrier_arrive(tc.cluster_ref(p.partial_ready, 0))
 end
 
 local function store_tile(p, m, n, turn)
@@ -322,11 +345,12 @@ local function body(problem, config, refs)
   local residual = refs.residual and tc.role { name = "residual", warps = 1 }
   local loading, multiplying = ring(config.stages, true), ring(config.stages, false)
   local worker = tc.axis_index "worker"
-  if config.cluster * config.split_k > 1 then p.rank = tc.axis_index "cta" end
+  if model.cluster_size(config) > 1 then p.rank = tc.axis_index "cta" end
 
   local function tile_of(tile, turn)
     local m, n = tile_position(tile, p.tiles_m, p.tiles_n, config.group)
     if config.cluster > 1 then m = m * config.cluster + p.rank end
+    if config.cluster_n > 1 then n = n * config.cluster_n + p.rank end
     if p.sum then
       tc.range(p.steps, function(k)
         load(function() load_block(p, m, n, k, loading) end)
@@ -367,7 +391,7 @@ function kernel.build(problem, config)
   local args = {}
   for i, argument in ipairs(arguments) do args[i] = tc.gmem(argument[2], argument[3]) end
   local _, _, _, workers = model.division(problem, config)
-  local size = config.cluster * config.split_k
+  local size = model.cluster_size(config)
   return tc.kernel {
     name = problem.name or "matmul", args = args, target = problem.target,
     grid = { workers }, grid_names = { "worker" },

@@ -1,8 +1,9 @@
 --- Which configuration a matmul gets: candidates and a small cost model.
 --
--- A configuration is {tile_m, tile_n, tile_k, stages, group, swap, split_k, cluster, ctas}.  tile_m and tile_n are
--- the rows and columns of the accumulator; with `swap` its rows run over N (out is computed transposed), so that
--- few rows of A cost few columns of the tensor core instead of 64 idle rows.
+-- A configuration is {tile_m, tile_n, tile_k, stages, group, swap, split_k, cluster, cluster_n, piece, slots, ctas}.
+-- tile_m and tile_n are the rows and columns of the accumulator; with `swap` its rows run over N (out is computed
+-- transposed), so that few rows of A cost few columns of the tensor core instead of 64 idle rows.  The epilogue moves
+-- pieces of `piece` bytes of each row through `slots` buffers.
 
 local model = {}
 
@@ -47,25 +48,26 @@ local function cdiv(a, b) return (a + b - 1) // b end
 
 local function bytes_of(dtype) return dtype.bits / 8 end
 
---- The pieces {at=, width=} of the columns that the epilogue moves: as many of 128 bytes as fit, then of 64, 32
--- and 16. Blackwell's accumulators of 64 rows can only be loaded whole.
+--- The pieces {at=, width=} of the columns that the epilogue moves: as many of `piece` bytes as fit, then narrower
+-- ones down to 16. Blackwell's accumulators of 64 rows can only be loaded whole.
 function model.pieces(problem, config)
   local columns, bits = config.tile_n, config.swap and 16 or problem.out_dtype.bits
   if config.tile_m == 64 and problem.target ~= "sm_90a" then return { { at = 0, width = columns } } end
-  local list, at = {}, 0
-  for _, bytes in ipairs { 128, 64, 32, 16 } do
+  local list, at, bytes = {}, 0, config.piece
+  while bytes >= 16 do
     local width = bytes * 8 // bits
     while at + width <= columns do
       list[#list + 1] = { at = at, width = width }
       at = at + width
     end
+    bytes = bytes // 2
   end
   return list
 end
 
---- The buffers of those pieces: two for the widest, which alternate, one for each narrower width.
+--- The buffers of those pieces: `slots` of each width, which alternate.
 -- Sets piece.buffer and returns a list of {width, slots}.
-function model.buffers(pieces)
+function model.buffers(pieces, config)
   local list, by_width, turn = {}, {}, {}
   for _, piece in ipairs(pieces) do
     local width = piece.width
@@ -76,8 +78,8 @@ function model.buffers(pieces)
       by_width[width] = #list
     end
     local buffer = list[by_width[width]]
-    buffer.slots = math.min(2, math.max(buffer.slots, count))
-    piece.buffer, piece.slot = by_width[width], (count - 1) % 2
+    buffer.slots = math.min(config.slots, math.max(buffer.slots, count))
+    piece.buffer, piece.slot = by_width[width], (count - 1) % config.slots
   end
   return list
 end
@@ -87,7 +89,7 @@ local function epilogue_bytes(problem, config)
   local bits = problem.out_dtype.bits
   local pieces = model.pieces(problem, config)
   local bytes = 0
-  for _, buffer in ipairs(model.buffers(pieces)) do
+  for _, buffer in ipairs(model.buffers(pieces, config)) do
     local one = buffer.width * config.tile_m * bits // 8
     bytes = bytes + buffer.slots * cdiv(one, 1024) * 1024
   end
@@ -96,6 +98,19 @@ local function epilogue_bytes(problem, config)
   return bytes
 end
 model.epilogue_bytes = epilogue_bytes
+
+--- Rows of an operand that a multicast of `ctas` leaves over: its parts are groups of eight rows.  Where the operand is
+-- stored with K first, the parts are of K.
+function model.unshared_rows(outer, ctas, k_last)
+  return ctas > 1 and k_last and outer % (8 * ctas) or 0
+end
+
+--- Elements of K of the last k-block that the tensor core must take, in steps of 32 bytes; nil where that is all of it.
+function model.last_block(problem, config)
+  local atom = 256 // problem.dtype.bits
+  local depth = cdiv(problem.K % config.tile_k, atom) * atom
+  return depth > 0 and depth < config.tile_k and depth or nil
+end
 
 local function stage_bytes(problem, config)
   return (config.tile_m + config.tile_n) * config.tile_k * problem.dtype.bits // 8
@@ -126,13 +141,19 @@ local function clusters(problem, size)
   return math.max(1, math.floor(sms / size * (gpc[size] or 0.85)))
 end
 
+--- CTAs of a cluster.
+function model.cluster_size(config)
+  return config.cluster * config.cluster_n * config.split_k
+end
+
 --- How a problem is divided: rows and columns of tiles, their product, and the workers (CTAs or clusters) that walk
 -- them.  A worker's tile is that of all the CTAs of its cluster together.
 function model.division(problem, config)
   local rows, columns = problem.M, problem.N
   if config.swap then rows, columns = columns, rows end
-  local tiles_m, tiles_n = cdiv(rows, config.tile_m * config.cluster), cdiv(columns, config.tile_n)
-  local size = config.cluster * config.split_k
+  local tiles_m = cdiv(rows, config.tile_m * config.cluster)
+  local tiles_n = cdiv(columns, config.tile_n * config.cluster_n)
+  local size = model.cluster_size(config)
   local workers = config.ctas and math.max(1, config.ctas // size) or clusters(problem, size)
   return tiles_m, tiles_n, tiles_m * tiles_n, math.min(tiles_m * tiles_n, workers)
 end
@@ -144,7 +165,7 @@ function model.cost(problem, config)
   if config.swap then rows, columns = columns, rows end
   local size, K = bytes_of(problem.dtype), problem.K
   local _, _, tiles, workers = model.division(problem, config)
-  local ctas = workers * config.split_k * config.cluster
+  local ctas = workers * model.cluster_size(config)
   -- Over many waves the CTAs drift apart, and a last wave that is not full costs less than a whole one.
   local waves = cdiv(tiles, workers)
   if waves > 4 then waves = (waves + tiles / workers) / 2 end
@@ -184,16 +205,19 @@ function model.complete(problem, given)
   for key, value in pairs(given) do config[key] = value end
   config.swap = config.swap or false
   config.split_k = config.split_k or 1
-  config.cluster = config.cluster or 1
+  config.cluster, config.cluster_n = config.cluster or 1, config.cluster_n or 1
   config.tile_k = config.tile_k or 1024 // problem.dtype.bits
   local rows, columns = problem.M, problem.N
   if config.swap then rows, columns = columns, rows end
   config.tile_m = config.tile_m or (rows <= 64 and 64 or 128)
   config.tile_n = config.tile_n or math.min(128, cdiv(columns, 16) * 16)
+  config.piece = config.piece or config.tile_m > 128 and 64 or 128
+  config.slots = config.slots or 2
   local steps = cdiv(problem.K, config.tile_k)
   config.stages = config.stages or math.max(1, model.stages(problem, config, math.max(12, steps)))
   config.stages = math.min(config.stages, 32)
-  config.group = config.group or group(cdiv(rows, config.tile_m * config.cluster), cdiv(columns, config.tile_n))
+  config.group = config.group or group(cdiv(rows, config.tile_m * config.cluster),
+    cdiv(columns, config.tile_n * config.cluster_n))
   return config
 end
 
@@ -236,12 +260,15 @@ function model.candidates(problem, limits)
   return list
 end
 
---- "128x256x64 s4 g8", with "swap", "sk2", "cl2" where they hold.
+--- "128x256x64 s4 g8", with "swap", "sk2" (split_k), "cl2" (cluster), "cn2" (cluster_n), "p64x1" (piece, slots) where
+-- they are not the usual.
 function model.describe(config)
   local text = ("%dx%dx%d s%d g%d"):format(config.tile_m, config.tile_n, config.tile_k, config.stages, config.group)
   if config.swap then text = "swap " .. text end
   if config.split_k > 1 then text = text .. " sk" .. config.split_k end
   if config.cluster > 1 then text = text .. " cl" .. config.cluster end
+  if config.cluster_n > 1 then text = text .. " cn" .. config.cluster_n end
+  if config.piece ~= 128 or config.slots ~= 2 then text = ("%s p%dx%d"):format(text, config.piece, config.slots) end
   if config.ctas then text = text .. " ctas" .. config.ctas end
   return text
 end

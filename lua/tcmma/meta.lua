@@ -576,8 +576,9 @@ function tc.loop(body) end
 ---- `accumulate_f32` (true): false accumulates float16 operands in float16; on Hopper, true given for 8-bit operands
 ---  adds the tensor core's short sums to float32 after each 128 of K
 ---- `config`: a configuration, or a part of one, instead of the cost model's: `tile_m`, `tile_n`, `tile_k`, `stages`,
----  `group` (rows of tiles walked together), `swap` (rows of the accumulator run over N), `split_k`, `cluster` (CTAs that
----  share b by multicast), `ctas`
+---  `group` (rows of tiles walked together), `swap` (rows of the accumulator run over N), `split_k`, `cluster` (CTAs above
+---  each other that share b by multicast), `cluster_n` (CTAs beside each other that share a), `piece` (bytes of a row that
+---  the epilogue moves at once), `slots` (its buffers), `ctas`
 ---@param a tcmma.array
 ---@param b tcmma.array
 ---@param out? tcmma.array
@@ -609,13 +610,14 @@ function tc.min(a, b) end
 ---`acc` is in TMEM, `a` in SMEM or TMEM, `b` in SMEM. Any K that is a multiple of the instruction's. Options:
 ---- `barrier`: arrives when this and all earlier MMAs of the role are complete; it needs `orders_tensor_core`
 ---- `accumulate` (true): boolean or recorded predicate; false overwrites `acc`
+---- `depth`: multiplies only so many elements of K, the first of both operands: what lies behind is zero, or of no interest. A multiple of 32 bytes; not with scales or sparse `a`
 ---- `a_scale`, `b_scale`: block scales in TMEM
 ---- `a_sparse_metadata`: 2:4 sparse `a`
 ---- `collective_axis`: cluster axis of the 2 CTAs that share the MMA
 ---@param acc Ref
 ---@param a Ref
 ---@param b Ref
----@param opts? {barrier?: Barrier, accumulate?: boolean|Scalar, a_scale?: Ref, b_scale?: Ref, a_sparse_metadata?: Ref, collective_axis?: string}
+---@param opts? {barrier?: Barrier, accumulate?: boolean|Scalar, depth?: integer, a_scale?: Ref, b_scale?: Ref, a_sparse_metadata?: Ref, collective_axis?: string}
 function tc.mma(acc, a, b, opts) end
 
 ---Records a loop over an N-dimensional grid of work that the CTAs along `collective_axes` share: element t, the last
@@ -903,7 +905,7 @@ tc.matmul = {}
 function tc.matmul.candidates(problem) end
 
 ---The configuration that a problem gets: `tile_m`, `tile_n`, `tile_k`, `stages`, `group`, `swap`, `split_k`, `cluster`,
----`ctas`. A partial `config` is completed.
+---`cluster_n`, `piece`, `slots`, `ctas`. A partial `config` is completed.
 ---@param problem table
 ---@param config? table
 ---@return table
