@@ -16,6 +16,8 @@ static const struct {
 	[EMU_ELEMENT_E5M2] = {"e5m2", 8},  [EMU_ELEMENT_E2M3] = {"e2m3", 6},
 	[EMU_ELEMENT_E3M2] = {"e3m2", 6},  [EMU_ELEMENT_E2M1] = {"e2m1", 4},
 	[EMU_ELEMENT_S8] = {"s8", 8},      [EMU_ELEMENT_U8] = {"u8", 8},
+	[EMU_ELEMENT_S4] = {"s4", 4},      [EMU_ELEMENT_U4] = {"u4", 4},
+	[EMU_ELEMENT_B1] = {"b1", 1},
 };
 
 const char *emu_kind_name(enum emu_kind kind)

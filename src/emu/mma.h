@@ -28,7 +28,7 @@ bool emu_mma_run(const struct emu_mma_request *request);
 /* Panels of one instruction; rows are M or N of the pair, or lanes of tensor memory. */
 enum {
 	EMU_MMA_ROWS = 256,
-	EMU_MMA_K = 128, /* logical elements, sparse fp4 */
+	EMU_MMA_K = 256, /* logical elements: single bits of wgmma; sparse fp4 has 128 */
 	EMU_MMA_RAW = 64 /* bytes of K of one row */
 };
 

@@ -1,5 +1,6 @@
 /* Operands of tcgen05.mma: shared or tensor memory to panels of numbers (3, 4, 6.4). */
 #include "mma_run.h"
+#include "warp_mma.h"
 
 #include <stdlib.h>
 
@@ -161,33 +162,17 @@ static uint32_t metadata_nibble(const struct emu_mma_run *run, const emu_tmem_co
 	}
 }
 
-/* Spreads the stored half of a row over its logical places. */
+/* The row of a lane with its zeros. */
 static bool expand_row(const struct emu_mma_run *run, const emu_tmem_column *cells, int lane,
 		       const float *stored, float *row)
 {
 	enum emu_kind kind = run->request->form.kind;
-	int unit = kind >= EMU_KIND_MXF4 ? 2 : 1; /* elements that move together */
-	int span = kind == EMU_KIND_TF32 ? 2 : 4 * unit;
+	int span = kind == EMU_KIND_TF32 ? 2 : kind >= EMU_KIND_MXF4 ? 8 : 4;
+	uint8_t nibbles[EMU_MMA_K / 4];
 
-	memset(row, 0, sizeof *row * (size_t)run->idesc.k);
-	for (int k = 0; k < run->idesc.k; k += span, stored += span / 2) {
-		uint32_t nibble = metadata_nibble(run, cells, lane, k);
-		uint32_t first = nibble & 3, second = nibble >> 2;
-
-		if (kind == EMU_KIND_TF32) {
-			if (nibble != 4 && nibble != 14)
-				return false;
-			row[k + (nibble == 14)] = stored[0];
-			continue;
-		}
-		if (first == second)
-			return false;
-		for (int i = 0; i < unit; i++) {
-			row[k + (int)first * unit + i] = stored[i];
-			row[k + (int)second * unit + i] = stored[unit + i];
-		}
-	}
-	return true;
+	for (int k = 0; k < run->idesc.k; k += span)
+		nibbles[k / span] = (uint8_t)metadata_nibble(run, cells, lane, k);
+	return emu_sparse_row(span, nibbles, run->idesc.k, stored, row);
 }
 
 int emu_mma_a_row(const struct emu_mma_run *run, const struct emu_mma_tile *tile)

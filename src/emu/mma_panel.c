@@ -102,8 +102,26 @@ void emu_panel_f32(enum emu_element element, enum emu_packing packing, const uin
 		out[i] = table[bits == 8 ? raw[i] : narrow_code(bits, packing, raw, i)];
 }
 
+static int32_t integer(enum emu_element element, const uint8_t *raw, int i)
+{
+	int32_t nibble;
+
+	switch (element) {
+	case EMU_ELEMENT_S8:
+		return (int8_t)raw[i];
+	case EMU_ELEMENT_S4:
+	case EMU_ELEMENT_U4:
+		nibble = raw[i / 2] >> 4 * (i & 1) & 15;
+		return element == EMU_ELEMENT_S4 && nibble > 7 ? nibble - 16 : nibble;
+	case EMU_ELEMENT_B1:
+		return raw[i / 8] >> i % 8 & 1;
+	default:
+		return raw[i];
+	}
+}
+
 void emu_panel_s32(enum emu_element element, const uint8_t *raw, int elements, int32_t *out)
 {
 	for (int i = 0; i < elements; i++)
-		out[i] = element == EMU_ELEMENT_S8 ? (int8_t)raw[i] : raw[i];
+		out[i] = integer(element, raw, i);
 }

@@ -142,8 +142,11 @@ enum emu_element {
 	EMU_ELEMENT_E2M3,
 	EMU_ELEMENT_E3M2,
 	EMU_ELEMENT_E2M1,
-	EMU_ELEMENT_S8,
-	EMU_ELEMENT_U8
+	EMU_ELEMENT_S8, /* from here on integers */
+	EMU_ELEMENT_U8,
+	EMU_ELEMENT_S4, /* of mma.sync */
+	EMU_ELEMENT_U4,
+	EMU_ELEMENT_B1
 };
 
 enum emu_accumulator {
