@@ -328,7 +328,9 @@ static int barrier_wait(lua_State *L)
 static const char commit_arrive_doc[] =
 	"commit_arrive(barrier: Barrier, opts?: {collective_axis?: string})\n"
 	"Arrives when all MMAs and SMEM-to-TMEM copies that this role has issued so far are "
-	"complete. The barrier must order the tensor core.";
+	"complete. The barrier must order the tensor core.\n\n"
+	"`collective_axis`: cluster axis of the 2 CTAs whose MMAs they are: the first issues the "
+	"arrival, in both.";
 
 static int barrier_commit_arrive(lua_State *L)
 {

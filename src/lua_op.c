@@ -149,7 +149,9 @@ static const char mma_doc[] =
 	"`a`\n"
 	"- `a_scale`, `b_scale`: block scales in TMEM\n"
 	"- `a_sparse_metadata`: 2:4 sparse `a`\n"
-	"- `collective_axis`: cluster axis of the 2 CTAs that share the MMA";
+	"- `collective_axis`: cluster axis of the 2 CTAs that share the MMA; the first issues it, "
+	"and the barrier arrives in both. `acc` and `a` have the rows of this CTA, `acc` the "
+	"columns of both, `b` half of them";
 
 static int op_mma(lua_State *L)
 {
@@ -234,8 +236,8 @@ static const char gmem_to_smem_doc[] =
 	"`src` and `dst` have one shape and dtype; what lies outside the array reads as 0. "
 	"Options:\n"
 	"- `collective_axes`: cluster axes whose CTAs all receive the tile\n"
-	"- `leader_tracked`: \"replicated\" or \"partitioned\": arrivals at the first CTA's "
-	"barrier only\n"
+	"- `leader_tracked`: \"replicated\" or \"partitioned\": the first CTA's barrier alone "
+	"has the arrival, and counts the bytes of both CTAs\n"
 	"- `partition_axis`: dimension of `dst` that the CTAs divide among them";
 
 static int op_gmem_to_smem(lua_State *L)

@@ -310,6 +310,8 @@ function tc.cluster_cancel_result(num_buffers) end
 function tc.cluster_ref(ref, rank) end
 
 ---Arrives when all MMAs and SMEM-to-TMEM copies that this role has issued so far are complete. The barrier must order the tensor core.
+---
+---`collective_axis`: cluster axis of the 2 CTAs whose MMAs they are: the first issues the arrival, in both.
 ---@param barrier Barrier
 ---@param opts? {collective_axis?: string}
 function tc.commit_arrive(barrier, opts) end
@@ -327,7 +329,7 @@ function tc.commit_tmem() end
 ---
 ---`src` and `dst` have one shape and dtype; what lies outside the array reads as 0. Options:
 ---- `collective_axes`: cluster axes whose CTAs all receive the tile
----- `leader_tracked`: "replicated" or "partitioned": arrivals at the first CTA's barrier only
+---- `leader_tracked`: "replicated" or "partitioned": the first CTA's barrier alone has the arrival, and counts the bytes of both CTAs
 ---- `partition_axis`: dimension of `dst` that the CTAs divide among them
 ---@param src Ref
 ---@param dst Ref
@@ -613,7 +615,7 @@ function tc.min(a, b) end
 ---- `depth`: multiplies only so many elements of K, the first of both operands: what lies behind is zero, or of no interest. A multiple of 32 bytes; not with scales or sparse `a`
 ---- `a_scale`, `b_scale`: block scales in TMEM
 ---- `a_sparse_metadata`: 2:4 sparse `a`
----- `collective_axis`: cluster axis of the 2 CTAs that share the MMA
+---- `collective_axis`: cluster axis of the 2 CTAs that share the MMA; the first issues it, and the barrier arrives in both. `acc` and `a` have the rows of this CTA, `acc` the columns of both, `b` half of them
 ---@param acc Ref
 ---@param a Ref
 ---@param b Ref
@@ -1379,10 +1381,8 @@ function class_ref:peek(opts) end
 ---Stores into SMEM or GMEM: a fragment of the ref's shape and dtype, or one value into every element. `ref[i] = x` is `ref[i]:store(x)`.
 ---
 ---What lies outside a GMEM array is not written. Before TMA or an MMA reads the stored SMEM, call `tc.commit_smem()`. TMEM is stored by `tc.async_store_tmem`.
----- `barrier`: for SMEM of another CTA (`tc.cluster_ref`) with elements of 32 bits. The store is asynchronous, and one arrival on that CTA's barrier, whose phase completes when the values are there: no arrival of the role and no fence is needed
 ---@param value Fragment|Scalar|number
----@param opts? {barrier?: Barrier}
-function class_ref:store(value, opts) end
+function class_ref:store(value) end
 
 ---The tile number `index` of size `shape`, both per dimension: it starts at index * shape.
 ---
