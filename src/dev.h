@@ -8,6 +8,7 @@
 #include "tc.h"
 
 struct emu_cta_memory;
+struct emu_trace_event;
 
 struct run_options {
 	const char *mode;     /* "fast", "check", "random"; NULL: the default */
@@ -21,6 +22,9 @@ struct run_options {
 	/* The memory of each block at its end: the emulator calls it when given. */
 	void (*inspect)(void *context, const struct emu_cta_memory *memory);
 	void *inspect_context;
+	/* Slices of emulated time: the emulator calls it when given, on one thread. */
+	void (*trace)(void *context, const struct emu_trace_event *event);
+	void *trace_context;
 };
 
 struct device_properties {

@@ -311,6 +311,10 @@ static void set_options(struct emu_launch *run, const struct run_options *o)
 	run->interrupted = interrupted;
 	run->inspect = o->inspect;
 	run->inspect_context = o->inspect_context;
+	run->trace = o->trace;
+	run->trace_context = o->trace_context;
+	if (o->trace)
+		run->threads = 1;
 }
 
 /* Runs with SIGINT caught; an interrupted run is an error of its own. */

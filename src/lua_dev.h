@@ -47,6 +47,7 @@ struct run {
 	char *output; /* what the kernel printed */
 	size_t output_length, output_capacity;
 	bool output_cut; /* some is lost: too long, or no memory */
+	struct trace *trace; /* NULL: none is kept */
 };
 /* A userdata that holds room for `count` parameters; pushed.  `report`: tc_run_report will use it.
  */
@@ -131,6 +132,13 @@ struct assembled_program {
  */
 bool tc_set_assembly(lua_State *L, const char *log, const char *entry, const char *assembler,
 		     struct assembly_info *info);
+
+/* lua_trace.c */
+void tc_trace_begin(lua_State *L, struct run *r);
+void tc_push_trace(lua_State *L, const struct run *r); /* as text */
+void tc_trace_free(struct trace *t);
+int tc_report_trace(lua_State *L);
+extern const char tc_report_trace_doc[];
 
 /* lua_estimate.c */
 void tc_open_estimate(lua_State *L);

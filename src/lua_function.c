@@ -387,8 +387,8 @@ static struct device *emulate_device(lua_State *L, const struct lua_function *f,
 static int function_emulate(lua_State *L)
 {
 	static const char *const names[] = {
-		"grid",     "block", "cluster",          "smem",    "args", "target", "mode",
-		"numerics", "seed",  "max_instructions", "threads", NULL};
+		"grid",     "block", "cluster",          "smem",    "args",  "target", "mode",
+		"numerics", "seed",  "max_instructions", "threads", "trace", NULL};
 	struct lua_function *f = check_function(L, 1);
 	struct err e = {0};
 
@@ -477,10 +477,11 @@ static const struct tc_function function_methods[] = {
 	 "integer, args?: "
 	 "any[], target?: string, mode?: string, numerics?: string, seed?: integer, "
 	 "max_instructions?: integer, "
-	 "threads?: integer}) -> tcmma.report\n"
+	 "threads?: integer, trace?: boolean}) -> tcmma.report\n"
 	 "Runs the kernel on the emulator, wherever its arrays live (they are copied there and "
 	 "back), and "
-	 "returns a report; faults are entries of the report, not errors."},
+	 "returns a report; faults are entries of the report, not errors. `trace` (mode "
+	 "`\"check\"` unless `\"random\"` is given) keeps what `report:trace` writes."},
 	{"info", function_info,
 	 "info(opts?: {target?: string}) -> table?, string?, string?\n"
 	 "The entry as `module:kernels()` shows it, and what the assembler says: `registers`, "

@@ -478,7 +478,7 @@ static struct device *emulate_device(lua_State *L, const struct binding *b)
 static int kernel_emulate(lua_State *L)
 {
 	static const char *const names[] = {"target",           "mode",    "numerics", "seed",
-					    "max_instructions", "threads", NULL};
+					    "max_instructions", "threads", "trace",    NULL};
 	struct kern *k = tc_check_kernel(L, 1);
 	struct binding b = {0};
 	struct err e = {0};
@@ -513,12 +513,14 @@ static const struct tc_function methods[] = {
 	 "ended, and a hazard of severity \"error\" is a Lua error with the whole report."},
 	{"emulate", kernel_emulate,
 	 "emulate(opts?: {target?: string, mode?: string, numerics?: string, seed?: integer, "
-	 "max_instructions?: integer, threads?: integer}, ...: tcmma.array) -> tcmma.report\n"
+	 "max_instructions?: integer, threads?: integer, trace?: boolean}, ...: tcmma.array) -> "
+	 "tcmma.report\n"
 	 "Runs the kernel on the emulator wherever its arrays live (they are copied there and "
 	 "back). `mode` is "
 	 "`\"fast\"`, `\"check\"` or `\"random\"`; `numerics` is `\"f32\"` or `\"hardware\"`. "
 	 "Hazards are in "
-	 "the report, not errors."},
+	 "the report, not errors. `trace` keeps what "
+	 "`report:trace` writes."},
 	{NULL, NULL, NULL}};
 
 void tc_open_launch(lua_State *L)

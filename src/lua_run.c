@@ -89,6 +89,15 @@ void tc_read_run_options(lua_State *L, int arg, struct run *r)
 	r->options.max_instructions =
 		(uint64_t)tc_option_integer(L, arg, "max_instructions", 0, 1, LUA_MAXINTEGER);
 	r->options.threads = (int)tc_option_integer(L, arg, "threads", 0, 1, 1024);
+	if (tc_option_boolean(L, arg, "trace", false)) {
+		if (!r->options.mode)
+			r->options.mode = "check";
+		if (!strcmp(r->options.mode, "fast"))
+			tc_argerror(L, arg,
+				    "option 'trace' needs the mode \"check\" or \"random\": in "
+				    "\"fast\" nothing has a time");
+		tc_trace_begin(L, r);
+	}
 }
 
 static void size_at(lua_State *L, int arg, const char *name, int i, uint32_t *out)
@@ -256,6 +265,8 @@ static int run_gc(lua_State *L)
 		emu_report_clear(&r->report);
 		free(r->output);
 		r->output = NULL;
+		tc_trace_free(r->trace);
+		r->trace = NULL;
 	}
 	return 0;
 }
@@ -360,6 +371,10 @@ static void push_report(lua_State *L, const struct device *d, const struct run *
 		lua_pushliteral(L, "");
 	lua_concat(L, 2);
 	lua_setfield(L, -2, "output");
+	if (r->trace) {
+		tc_push_trace(L, r);
+		lua_setfield(L, -2, "trace_text");
+	}
 	lua_pushstring(L, r->launch.name);
 	lua_setfield(L, -2, "kernel");
 	lua_pushstring(L, d->target->name);
@@ -523,7 +538,14 @@ const char *tc_save_text(lua_State *L, const char *name, const char *suffix, con
 	return lua_tostring(L, -1);
 }
 
+static int report_trace(lua_State *L)
+{
+	check_report(L);
+	return tc_report_trace(L);
+}
+
 static const struct tc_function report_methods[] = {
+	{"trace", report_trace, tc_report_trace_doc},
 	{"show", report_show,
 	 "show() -> tcmma.report\n"
 	 "Prints the hazards with their places, the counters, and what the kernel printed."},
@@ -546,6 +568,9 @@ void tc_open_run(lua_State *L)
 		 "access. One hazard for each rule and pair of lines, `count` times seen\n"
 		 "---@field counters table Instructions, bytes by space, MMA flops, `seconds`\n"
 		 "---@field output string What the kernel printed\n"
+		 "---@field trace_text string? The trace that `trace` writes, of a run with `trace "
+		 "= "
+		 "true`\n"
 		 "---@field kernel string\n"
 		 "---@field target string\n",
 		 report_methods, report_meta);

@@ -821,6 +821,7 @@ function tc.tanh(x) end
 ---- `element_strides`: 1 to 8, default 1.
 ---- `swizzle`: `"none"`, `"32B"`, `"64B"`, `"128B"`, `"128B_atom_32B"`, `"128B_atom_32B_flip_8B"`, `"128B_atom_64B"`.
 ---- `interleave`: `"none"`, `"16B"`, `"32B"`; `l2`: `"none"`, `"64B"`, `"128B"`, `"256B"`; `oob`: `"zeros"`, `"nan"`.
+---- `im2col`, in place of `box`: a table with `lower` and `upper`, the corners of the box of pixels along width, height and depth, `channels` and `pixels` of a copy, and `mode`: `"all"` (default), or `"w"` or `"w128"` along the width alone.
 ---- `dtype`: the map's element type, such as `"tf32"` or `"16u4_align16b"`; default: the array's.
 ---@param array tcmma.array
 ---@param opts table
@@ -1229,8 +1230,8 @@ function class_fragment:reduce(op, axis) end
 ---@field module tcmma.module
 local class_function = {}
 
----Runs the kernel on the emulator, wherever its arrays live (they are copied there and back), and returns a report; faults are entries of the report, not errors.
----@param opts? {grid?: integer[], block?: integer[], cluster?: integer[], smem?: integer, args?: any[], target?: string, mode?: string, numerics?: string, seed?: integer, max_instructions?: integer, threads?: integer}
+---Runs the kernel on the emulator, wherever its arrays live (they are copied there and back), and returns a report; faults are entries of the report, not errors. `trace` (mode `"check"` unless `"random"` is given) keeps what `report:trace` writes.
+---@param opts? {grid?: integer[], block?: integer[], cluster?: integer[], smem?: integer, args?: any[], target?: string, mode?: string, numerics?: string, seed?: integer, max_instructions?: integer, threads?: integer, trace?: boolean}
 ---@return tcmma.report
 function class_function:emulate(opts) end
 
@@ -1270,8 +1271,8 @@ function class_kernel:cubin(opts) end
 ---@return string
 function class_kernel:dump(pass, opts) end
 
----Runs the kernel on the emulator wherever its arrays live (they are copied there and back). `mode` is `"fast"`, `"check"` or `"random"`; `numerics` is `"f32"` or `"hardware"`. Hazards are in the report, not errors.
----@param opts? {target?: string, mode?: string, numerics?: string, seed?: integer, max_instructions?: integer, threads?: integer}
+---Runs the kernel on the emulator wherever its arrays live (they are copied there and back). `mode` is `"fast"`, `"check"` or `"random"`; `numerics` is `"f32"` or `"hardware"`. Hazards are in the report, not errors. `trace` keeps what `report:trace` writes.
+---@param opts? {target?: string, mode?: string, numerics?: string, seed?: integer, max_instructions?: integer, threads?: integer, trace?: boolean}
 ---@param ... tcmma.array
 ---@return tcmma.report
 function class_kernel:emulate(opts, ...) end
@@ -1381,8 +1382,10 @@ function class_ref:peek(opts) end
 ---Stores into SMEM or GMEM: a fragment of the ref's shape and dtype, or one value into every element. `ref[i] = x` is `ref[i]:store(x)`.
 ---
 ---What lies outside a GMEM array is not written. Before TMA or an MMA reads the stored SMEM, call `tc.commit_smem()`. TMEM is stored by `tc.async_store_tmem`.
+---- `barrier`: for SMEM of another CTA (`tc.cluster_ref`) with elements of 32 bits. The store is asynchronous, and one arrival on that CTA's barrier, whose phase completes when the values are there: no arrival of the role and no fence is needed
 ---@param value Fragment|Scalar|number
-function class_ref:store(value) end
+---@param opts? {barrier?: Barrier}
+function class_ref:store(value, opts) end
 
 ---The tile number `index` of size `shape`, both per dimension: it starts at index * shape.
 ---
@@ -1398,6 +1401,7 @@ function class_ref:tile(index, shape) end
 ---@field hazards table[] `{rule=, severity=, message=, ptx_line=, lua_file=, lua_line=, other_lua_file=, other_lua_line=, cta={x, y, z}, warp=, role=, count=}`; severity is "error" or "lint". The other line is that of the earlier access. One hazard for each rule and pair of lines, `count` times seen
 ---@field counters table Instructions, bytes by space, MMA flops, `seconds`
 ---@field output string What the kernel printed
+---@field trace_text string? The trace that `trace` writes, of a run with `trace = true`
 ---@field kernel string
 ---@field target string
 local class_report = {}
@@ -1405,6 +1409,11 @@ local class_report = {}
 ---Prints the hazards with their places, the counters, and what the kernel printed.
 ---@return tcmma.report
 function class_report:show() end
+
+---Writes what the run's roles and engines did, and what they waited for, as a trace that ui.perfetto.dev and chrome://tracing show: a process for each CTA, a track for each role (its first warp), for copies in, copies out and the tensor core. The time is emulated, by the costs of docs/performance.md; each cluster begins at 0. The run needs `trace = true`.
+---@param path string
+---@return tcmma.report
+function class_report:trace(path) end
 
 ---A role; called with a function it records a block.
 ---@class tcmma.role

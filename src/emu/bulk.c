@@ -1,5 +1,5 @@
 /* Linear bulk copies and reductions, and the groups in which threads wait for them (8.3). */
-#include "hazard.h"
+#include "timeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,6 +246,9 @@ static bool watch_target(struct bulk_op *op, int lane, int rank, bool first)
 	if (first)
 		watch_range(op, &access, op->form->source, op->source);
 	emu_order_barrier_arrive(order, barrier, false);
+	if (emu_timeline_on(order))
+		emu_timeline_lands(barrier,
+				   emu_timeline_load(order, (uint32_t)op->target, op->size));
 	return true;
 }
 
@@ -276,6 +279,9 @@ static bool watch(struct bulk_op *op, int lane)
 	/* What a byte mask leaves out is not written: such copies are not watched in full. */
 	if (!op->form->byte_mask)
 		watch_range(op, &access, op->form->target, op->target);
+	if (emu_timeline_on(order))
+		emu_timeline_bulk_ends(order, lane,
+				       emu_timeline_store(order, (uint32_t)op->source, op->size));
 	emu_bulk_issued(order, lane);
 	return true;
 }

@@ -186,6 +186,16 @@ struct emu_cta_memory {
 	uint32_t first_column; /* of the first allocation */
 };
 
+/* A slice of a trace: what a warp or an engine did, in microseconds of emulated time. */
+struct emu_trace_event {
+	uint32_t cta[3];
+	const char *track;     /* a role, a warp or an engine */
+	uint32_t track_number; /* their order */
+	const char *kind;      /* "line", "wait", "engine" */
+	const char *name;
+	double start, duration;
+};
+
 struct emu_launch {
 	const char *kernel;
 	uint32_t grid[3], block[3], cluster[3]; /* cluster 0: 1, or the kernel's own */
@@ -213,6 +223,9 @@ struct emu_launch {
 	void *progress_context;
 	void (*inspect)(void *context, const struct emu_cta_memory *memory);
 	void *inspect_context;
+	/* In check and random mode: every slice, in no order; one host thread then runs the grid. */
+	void (*trace)(void *context, const struct emu_trace_event *event);
+	void *trace_context;
 };
 
 enum emu_severity {

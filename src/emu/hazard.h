@@ -41,6 +41,7 @@ struct emu_known;
 struct emu_clocks {
 	struct emu_clock clock[EMU_CLOCK_COUNT];
 	struct emu_known *known; /* NULL: nothing */
+	double time; /* emulated: see timeline.h */
 };
 
 /* What arrivals bring and waits take away. */
@@ -97,6 +98,10 @@ struct emu_order {
 	 */
 	uint64_t wgmma_seen;
 	struct emu_clock wgmma_knew;
+	/* Emulated time, and the line that the warp has been at since `line_start`. */
+	double time, line_start;
+	const struct emu_ins *line_ins;
+	uint64_t wgmma_timed; /* of the first warp of a group: the last wgmma that has a time */
 };
 
 bool emu_hazards_init(struct emu_cluster *cluster);
@@ -291,7 +296,13 @@ void emu_report_rule(const struct emu_where *where, enum emu_rule rule, const st
 /* ---- the state of a cluster
  * ---------------------------------------------------------------------- */
 
+enum {
+	EMU_ACTOR_ENDS = 16
+};
+
 struct emu_actor {
+	double end[EMU_ACTOR_ENDS]; /* emulated, by epoch */
+	uint32_t end_epoch[EMU_ACTOR_ENDS];
 	uint8_t kind;
 	uint8_t lane;
 	struct emu_order *order;            /* of the warp that issues; NULL for a barrier */
@@ -340,7 +351,15 @@ struct emu_barrier_order {
 	bool fenced; /* by fence.mbarrier_init */
 };
 
+enum emu_engine {
+	EMU_ENGINE_LOAD,
+	EMU_ENGINE_STORE,
+	EMU_ENGINE_TENSOR,
+	EMU_ENGINE_COUNT
+};
+
 struct emu_cta_hazards {
+	double engine_free[EMU_ENGINE_COUNT]; /* emulated time */
 	struct emu_cell *cells;              /* of shared memory */
 	struct emu_cell *tmem;               /* column * EMU_TMEM_WINDOWS + window */
 	struct emu_barrier_order **barriers; /* by index */
@@ -368,6 +387,7 @@ struct emu_hazards {
 	struct emu_page *page_hit;
 	struct emu_places *places; /* of shared memory */
 	struct emu_sync barrier;   /* of the cluster */
+	bool timeline;             /* emulated time is kept */
 };
 
 static inline struct emu_cta_hazards *emu_hazards_of_cta(const struct emu_cta *cta)

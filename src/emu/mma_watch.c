@@ -1,5 +1,5 @@
 /* What a tcgen05.mma will read and write, entered at issue. */
-#include "hazard.h"
+#include "timeline.h"
 #include "mma_run.h"
 
 void emu_watch_unit(void *context, uint32_t address)
@@ -57,7 +57,10 @@ static void watch_a_in_tmem(const struct emu_mma_run *run, struct emu_access *ac
 	watch_lanes_of_d(run, access, r->a_address & 0xffff, (uint32_t)bytes / 4);
 }
 
-/* Factors of 32 rows lie in a column; the four windows of 32 lanes hold copies. */
+/*
+ * Factors of 32 rows lie in a column; the four windows of 32 lanes hold copies, or, where D has its
+ * columns in two parts one above the other, each half of the lanes the factors of its part.
+ */
 static void watch_scales(const struct emu_mma_run *run, struct emu_access *access, bool is_a)
 {
 	const struct emu_mma_request *r = run->request;
@@ -112,6 +115,15 @@ static bool prepare(struct emu_mma_run *run)
 	return true;
 }
 
+/* The wider operand decides how fast; mixed narrow ones go as those of 8 bits. */
+static int wider_bits(const struct emu_mma_run *run)
+{
+	int a = emu_element_bits(run->idesc.a), b = emu_element_bits(run->idesc.b);
+	int bits = a > b ? a : b;
+
+	return run->request->form.kind < EMU_KIND_MXF4 && bits < 8 ? 8 : bits;
+}
+
 void emu_mma_watch(const struct emu_mma_request *request, struct emu_order *order, int lane)
 {
 	struct emu_mma_run run = {.request = request};
@@ -136,4 +148,7 @@ void emu_mma_watch(const struct emu_mma_request *request, struct emu_order *orde
 	write.defined = request->accumulate;
 	watch_d(&run, &write);
 	emu_mma_issued(order, lane);
+	for (int i = 0; emu_timeline_on(order) && i < run.cta_count; i++)
+		emu_timeline_mma(order, run.ctas[i], run.idesc.m / run.cta_count, run.idesc.n,
+				 run.idesc.k, wider_bits(&run));
 }

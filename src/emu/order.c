@@ -1,5 +1,6 @@
 /* Clocks, and the events that carry them from one actor to another. */
 #include "between.h"
+#include "timeline.h"
 
 #include <stdlib.h>
 
@@ -45,11 +46,17 @@ static void clear(struct emu_clock *clock)
 		memset(clock->at, 0, clock->count * sizeof *clock->at);
 }
 
+static void join_time(struct emu_clocks *to, double time)
+{
+	to->time = to->time > time ? to->time : time;
+}
+
 void emu_clocks_join(struct emu_clocks *to, const struct emu_clocks *from)
 {
 	for (int i = 0; i < EMU_CLOCK_COUNT; i++)
 		emu_clock_join(&to->clock[i], &from->clock[i]);
 	emu_known_join(&to->known, from->known);
+	join_time(to, from->time);
 }
 
 static void raise_all(struct emu_clocks *clocks, uint16_t who, uint32_t epoch)
@@ -75,6 +82,7 @@ void emu_sync_flip(struct emu_sync *sync)
 		clear(&sync->running.clock[i]);
 	emu_known_drop(sync->running.known);
 	sync->running.known = NULL;
+	sync->running.time = 0;
 }
 
 static void free_sync(struct emu_sync *sync)
@@ -189,6 +197,8 @@ static void check_exit(const struct emu_order *order, int lane)
 
 void emu_hazards_cta_exit(const struct emu_cta *cta)
 {
+	if (cta->cluster->hazards->timeline)
+		emu_timeline_cta_exit(cta);
 	for (uint32_t w = 0; w < cta->warp_count; w++)
 		for (int lane = 0; lane < EMU_LANES; lane++)
 			if (cta->warps[w]->order->bulk_site[lane])
@@ -224,6 +234,7 @@ bool emu_hazards_init(struct emu_cluster *cluster)
 	if (!h)
 		return false;
 	h->cluster = cluster;
+	h->timeline = cluster->grid->launch->trace;
 	h->order_count = warps * (uint32_t)cluster->cta_count;
 	/* The group of a warp begins at a multiple of four in its CTA. */
 	h->orders = calloc(h->order_count, sizeof *h->orders);
@@ -355,8 +366,26 @@ void emu_order_tcgen05_fence(struct emu_order *order, bool after)
 		emu_clock_join(&order->before, fenced);
 }
 
+static const char *const waits[EMU_ACTOR_KINDS] = {
+	[EMU_ACTOR_WGMMA] = "wait for wgmma",
+	[EMU_ACTOR_BULK_READ] = "wait for bulk stores (.read)",
+	[EMU_ACTOR_BULK_WRITE] = "wait for bulk stores",
+	[EMU_ACTOR_TMEM_LOAD] = "wait for tcgen05.ld",
+	[EMU_ACTOR_TMEM_STORE] = "wait for tcgen05.st",
+};
+
+static void wait_for_actor(struct emu_order *order, uint16_t who, uint32_t epoch)
+{
+	const char *what = waits[order->hazards->actors[who].kind];
+
+	emu_timeline_wait(order, emu_timeline_end_of(order, who, epoch), NULL,
+			  what ? what : "wait");
+}
+
 void emu_order_waited(struct emu_order *order, uint16_t who, uint32_t epoch)
 {
+	if (emu_timeline_on(order))
+		wait_for_actor(order, who, epoch);
 	raise_all(&order->now, who, epoch);
 }
 
@@ -376,6 +405,7 @@ void emu_order_release(struct emu_order *order, struct emu_clocks *to)
 	emu_clock_join(&to->clock[EMU_CLOCK_MAP_RELEASED],
 		       &order->now.clock[EMU_CLOCK_MAP_RELEASED]);
 	emu_known_join(&to->known, order->now.known);
+	join_time(to, order->time);
 	tick(order);
 }
 
@@ -409,6 +439,14 @@ static struct emu_barrier_order *order_of(const struct emu_mbarrier *barrier)
 	if (!h->barriers[barrier->index])
 		h->barriers[barrier->index] = calloc(1, sizeof **h->barriers);
 	return h->barriers[barrier->index];
+}
+
+void emu_timeline_lands(const struct emu_mbarrier *barrier, double end)
+{
+	struct emu_barrier_order *b = order_of(barrier);
+
+	if (b)
+		join_time(&b->sync.running, end);
 }
 
 /* A barrier made anew is another actor: its phases begin again. */
@@ -479,11 +517,13 @@ void emu_order_barrier_arrive(struct emu_order *order, const struct emu_mbarrier
 
 	if (b && !relaxed)
 		emu_order_release(order, &b->sync.running);
-	else if (b)
+	else if (b) {
 		emu_clocks_join(
 			&b->sync.running,
 			&order->fenced[barrier->cta == order->warp->cta ? EMU_SCOPE_CTA
 									: EMU_SCOPE_CLUSTER]);
+		join_time(&b->sync.running, order->time);
+	}
 }
 
 void emu_order_barrier_wait(struct emu_order *order, const struct emu_mbarrier *barrier,
@@ -495,6 +535,8 @@ void emu_order_barrier_wait(struct emu_order *order, const struct emu_mbarrier *
 		emu_order_acquire(order, &b->sync.done);
 	else if (b)
 		emu_clocks_join(&order->observed[EMU_SCOPE_CTA], &b->sync.done);
+	if (b && emu_timeline_on(order))
+		emu_timeline_wait(order, b->sync.done.time, barrier, NULL);
 }
 
 void emu_order_barrier_phase(const struct emu_mbarrier *barrier, uint64_t phase)
@@ -519,6 +561,8 @@ struct emu_clocks *emu_order_commit(struct emu_order *order, int lane)
 	emu_clock_join(&clocks->clock[EMU_CLOCK_FENCED], &order->now.clock[EMU_CLOCK_FENCED]);
 	emu_known_join(&clocks->known, order->now.known);
 	raise_all(clocks, order->mma[lane], order->mma_issued[lane]);
+	if (emu_timeline_on(order))
+		clocks->time = emu_timeline_commit(order);
 	tick(order);
 	return clocks;
 }
@@ -573,6 +617,9 @@ void emu_order_named_complete(struct emu_cta *cta, int barrier)
 void emu_order_named_wait(struct emu_order *order, int barrier)
 {
 	emu_order_acquire(order, &named(order->warp->cta, barrier)->done);
+	if (emu_timeline_on(order))
+		emu_timeline_wait(order, named(order->warp->cta, barrier)->done.time, NULL,
+				  "wait at a barrier of the CTA");
 }
 
 void emu_order_cluster_arrive(struct emu_order *order)
@@ -588,4 +635,7 @@ void emu_order_cluster_complete(struct emu_cluster *cluster)
 void emu_order_cluster_wait(struct emu_order *order)
 {
 	emu_order_acquire(order, &order->hazards->barrier.done);
+	if (emu_timeline_on(order))
+		emu_timeline_wait(order, order->hazards->barrier.done.time, NULL,
+				  "wait at the cluster's barrier");
 }

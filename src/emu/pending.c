@@ -77,7 +77,7 @@ static void attend(struct emu_order *order)
 {
 	const struct emu_pending *p = order->pending;
 
-	if (p->issued != p->loaded || p->wgmma)
+	if (p->issued != p->loaded || p->wgmma || order->hazards->timeline)
 		order->warp->attention |= EMU_I_ALL;
 	else
 		order->warp->attention &= ~(uint32_t)EMU_I_ALL;

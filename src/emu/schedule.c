@@ -1,5 +1,5 @@
 /* Who runs next, what happens when nobody can, and the loop that executes instructions. */
-#include "hazard.h"
+#include "timeline.h"
 #include "schedule.h"
 #include <stdio.h>
 
@@ -173,8 +173,11 @@ static enum emu_step special_flags(struct emu_warp *warp, const struct emu_ins *
 		emu_order_warp(warp->order);
 	if (warp->order && ins->flags & EMU_I_UNDEFINED)
 		undefined_register(warp);
-	if (warp->attention & EMU_I_ALL)
+	if (warp->attention & EMU_I_ALL) {
 		emu_pending_check(warp, ins);
+		if (emu_timeline_on(warp->order))
+			emu_timeline_step(warp, ins);
+	}
 	return EMU_NEXT;
 }
 

@@ -1,5 +1,5 @@
 /* tcgen05.cp and tcgen05.shift: shared memory to tensor memory, rows by one lane (5.2 to 5.4). */
-#include "hazard.h"
+#include "timeline.h"
 #include "mma.h"
 
 enum copy_shape {
@@ -181,6 +181,10 @@ static void watch_copy(const struct copy_op *op, struct emu_order *order, int la
 	if (op->form->cta_group == 2 && emu_peer(op->cta))
 		watch_copy_in(op, order, lane, emu_peer(op->cta), &descriptor);
 	emu_mma_issued(order, lane);
+	if (emu_timeline_on(order))
+		emu_timeline_tensor_copy(order, op->cta,
+					 (uint64_t)rows_of(op->form->shape) *
+						 (uint64_t)units_of(op->form->shape) * 16);
 }
 
 static void watch_shift(const struct copy_op *op, struct emu_order *order, int lane)

@@ -1,6 +1,6 @@
 /* Tensor copies: cp.async.bulk.tensor and cp.reduce.async.bulk.tensor (8.2, 8.3). */
 #include "tma.h"
-#include "hazard.h"
+#include "timeline.h"
 
 #include <stdlib.h>
 
@@ -496,8 +496,13 @@ static bool watch_load(struct tma_op *op, int lane)
 	struct emu_order *order = op->warp->order;
 	struct emu_access access;
 
+	double end;
+
 	if (!targets(&t))
 		return false;
+	end = emu_timeline_on(order)
+		      ? emu_timeline_load(order, t.address, footprint(op))
+		      : 0;
 	for (int i = 0; i < t.count; i++) {
 		const struct emu_mbarrier *barrier = emu_mbarrier_at(
 			op->warp->cta, &op->op.where, barrier_of(op, t.cta[i]->rank));
@@ -514,6 +519,7 @@ static bool watch_load(struct tma_op *op, int lane)
 		if (!i)
 			watch_global(op, &access);
 		emu_order_barrier_arrive(order, barrier, false);
+		emu_timeline_lands(barrier, end);
 	}
 	return true;
 }
@@ -534,6 +540,9 @@ static bool watch_store(struct tma_op *op, int lane)
 			       emu_moment_of(order, EMU_ACTOR_BULK_WRITE, lane),
 			       reduce ? EMU_UPDATE : EMU_WRITE);
 	watch_global(op, &access);
+	if (emu_timeline_on(order))
+		emu_timeline_bulk_ends(order, lane,
+				       emu_timeline_store(order, t.address, footprint(op)));
 	emu_bulk_issued(order, lane);
 	return true;
 }

@@ -1,5 +1,6 @@
 /* tcgen05.ld and tcgen05.st: tensor memory and the registers of a warp (5.1). */
-#include "hazard.h"
+#include "number.h"
+#include "timeline.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,10 @@ struct move_form {
 	uint32_t columns; /* that one window spans */
 	uint32_t split;   /* 16x32bx2: distance of the second window */
 	const struct emu_operand *address, *values;
+	/* tcgen05.ld.red: the least or greatest that each thread loads; NULL for the others. */
+	const struct emu_operand *extreme;
+	enum emu_type type;
+	bool greatest, absolute, nan;
 };
 
 struct move_op {
@@ -104,6 +109,46 @@ static bool check(const struct move_op *op, const char *what)
 			       what));
 }
 
+static uint32_t choose_float(const struct move_form *form, uint32_t a, uint32_t b)
+{
+	uint32_t magnitude = form->absolute ? 0x7fffffff : 0xffffffff;
+	float x = emu_f32_of_bits(a & magnitude), y = emu_f32_of_bits(b & magnitude);
+
+	if (x != x || y != y) {
+		if (form->nan || (x != x && y != y))
+			return 0x7fffffff;
+		return x != x ? b & magnitude : a & magnitude;
+	}
+	if (x == y) /* -0 is less than +0 */
+		return form->greatest ? a & b & magnitude : (a | b) & magnitude;
+	return (x < y) != form->greatest ? a & magnitude : b & magnitude;
+}
+
+static uint32_t choose(const struct move_form *form, uint32_t a, uint32_t b)
+{
+	bool less = form->type == EMU_T_S32 ? (int32_t)a < (int32_t)b : a < b;
+
+	if (form->type == EMU_T_F32)
+		return choose_float(form, a, b);
+	return less != form->greatest ? a : b;
+}
+
+static void store_extremes(const struct move_op *op, const emu_tmem_column *columns)
+{
+	const struct move_form *form = op->form;
+
+	if (!form->extreme || form->extreme->kind != EMU_O_REGISTER)
+		return;
+	EMU_FOR_LANES(lane, op->mask)
+	{
+		uint32_t value = load_cell(columns, op, lane, 0);
+
+		for (int r = 0; r < form->registers; r++)
+			value = choose(form, value, load_cell(columns, op, lane, (uint32_t)r));
+		emu_frame_row32(op->frame, form->extreme->ref)[lane] = value;
+	}
+}
+
 static void complete_load(struct emu_engine_op *base)
 {
 	struct move_op *op = (struct move_op *)base;
@@ -127,6 +172,7 @@ static void complete_load(struct emu_engine_op *base)
 			EMU_FOR_LANES(lane, op->mask)
 		row[lane] = load_cell(columns, op, lane, (uint32_t)r);
 	}
+	store_extremes(op, columns);
 	op->op.cluster->worker->counters.tmem_read += (uint64_t)op->form->registers * EMU_ROW_BYTES;
 	if (!--async->tmem_loads)
 		emu_wake(&async->tmem_load_done);
@@ -230,8 +276,11 @@ static struct move_op *prepare(struct emu_warp *warp, const struct emu_ins *ins,
 /* Registers that tcgen05.wait::ld has yet to make valid must not look like old values. */
 static void poison(const struct move_op *op)
 {
-	for (int r = 0; r < op->form->registers; r++) {
-		const struct emu_operand *item = emu_item(op->form->values, r);
+	int count = op->form->registers;
+
+	for (int r = 0; r < count + (op->form->extreme != NULL); r++) {
+		const struct emu_operand *item =
+			r < count ? emu_item(op->form->values, r) : op->form->extreme;
 
 		if (item->kind == EMU_O_REGISTER)
 			EMU_FOR_LANES(lane, op->mask)
@@ -254,6 +303,9 @@ static void watch(const struct move_op *op, enum emu_actor_kind actor)
 	if (op->form->shape == SHAPE_16x32bx2)
 		emu_access_tmem_lanes(&access, op->warp->cta, op->column + op->form->split,
 				      op->form->columns, op->lane, lanes);
+	if (emu_timeline_on(order))
+		emu_timeline_ends(order, emu_moment_of(order, actor, 0),
+				  emu_timeline_tmem(order, (uint64_t)op->form->columns * lanes));
 	if (actor == EMU_ACTOR_TMEM_LOAD) {
 		order->tmem_loaded++;
 		order->load_issued = emu_moment_of(order, EMU_ACTOR_WARP, 0).epoch;
@@ -287,6 +339,8 @@ static enum emu_step execute_load(struct emu_warp *warp, const struct emu_ins *i
 	if (warp->order) {
 		watch(op, EMU_ACTOR_TMEM_LOAD);
 		emu_pending_load(warp->order, op->form->values);
+		if (op->form->extreme)
+			emu_pending_load(warp->order, op->form->extreme);
 	}
 	emu_async_of_warp(warp)->tmem_loads++;
 	emu_op_issue(warp, op);
@@ -435,6 +489,49 @@ static bool decode_load(struct emu_decode *decode)
 	return true;
 }
 
+static bool take_reduction(struct emu_decode *decode, struct move_form *form)
+{
+	static const char *const operations[] = {"min", "max", NULL};
+	int operation = emu_take_one(decode, operations);
+
+	form->greatest = operation == 1;
+	form->absolute = emu_take(decode, "abs");
+	form->nan = emu_take(decode, "NaN");
+	form->type = emu_take_type(decode);
+	if (operation == -2)
+		return false;
+	if (operation < 0 ||
+	    (form->type != EMU_T_F32 && form->type != EMU_T_U32 && form->type != EMU_T_S32))
+		return emu_reject(decode, "needs .min or .max, and .f32, .u32 or .s32");
+	if (form->type != EMU_T_F32 && (form->absolute || form->nan))
+		return emu_reject(decode, ".abs and .NaN go with .f32");
+	return true;
+}
+
+static bool decode_load_reduce(struct emu_decode *decode)
+{
+	struct emu_ins *ins = decode->ins;
+	struct move_form *form = emu_decode_extra(decode, sizeof *form);
+	int want;
+
+	if (!form || !take_reduction(decode, form) || !take_form(decode, form, ""))
+		return false;
+	if ((form->shape != SHAPE_32x32b && form->shape != SHAPE_16x32bx2) || form->registers < 2)
+		return emu_reject(decode, "takes .32x32b and .16x32bx2, of .x2 and more");
+	want = form->shape == SHAPE_16x32bx2 ? 4 : 3;
+	ins->extra = form;
+	ins->flags |= EMU_I_PENDING_TMEM;
+	emu_results(ins, 3);
+	if (!emu_want_operands(decode, want, want) ||
+	    !emu_want_vector(decode, 0, form->registers, 32) || !emu_want_register(decode, 1, 32) ||
+	    !emu_want_address(decode, 2) || !want_split(decode, 3, form))
+		return false;
+	form->values = &ins->operands[0];
+	form->extreme = &ins->operands[1];
+	form->address = &ins->operands[2];
+	return true;
+}
+
 static bool decode_store(struct emu_decode *decode)
 {
 	struct emu_ins *ins = decode->ins;
@@ -456,6 +553,7 @@ static bool decode_store(struct emu_decode *decode)
 
 static const struct emu_opcode rows[] = {
 	{"tcgen05.ld", decode_load, execute_load, EMU_P_SM100A},
+	{"tcgen05.ld.red", decode_load_reduce, execute_load, EMU_P_SM103A},
 	{"tcgen05.st", decode_store, execute_store, EMU_P_NO_RESULT | EMU_P_SM100A},
 	{"tcgen05.wait::ld", decode_wait, execute_wait, EMU_P_SM100A},
 	{"tcgen05.wait::st", decode_wait, execute_wait, EMU_P_SM100A},

@@ -5,8 +5,8 @@
  * an instruction, it becomes one operation of the engine.  Registers of A are
  * read at issue, those of D when the operation runs.
  */
-#include "hazard.h"
-#include "mma.h"
+#include "timeline.h"
+#include "warp_mma.h"
 
 #include "number.h"
 
@@ -24,6 +24,9 @@ struct wgmma_form {
 	enum emu_element a, b;
 	enum emu_accumulator accumulator;
 	bool a_in_registers, saturate, negate_a, negate_b, transpose_a, transpose_b;
+	bool sparse; /* A stores half of K */
+	int selector;
+	int scale; /* the operand scale-d */
 };
 
 /* One warp's part of one instruction. */
@@ -36,6 +39,7 @@ struct entry {
 	bool accumulate;
 	uint64_t a_descriptor, b_descriptor;
 	uint32_t a[4][EMU_LANES];
+	uint32_t metadata[EMU_LANES];
 };
 
 struct emu_wgmma_queue {
@@ -84,6 +88,18 @@ void emu_wgmma_warp_free(struct emu_warp *warp)
 
 /* ---- operands --------------------------------------------------------------------- */
 
+/* Bytes of K that a row holds. */
+static int stored_bytes(const struct wgmma_form *form, bool is_a)
+{
+	return emu_packed_bytes(is_a ? form->a : form->b, EMU_PACK_DENSE,
+				is_a && form->sparse ? form->k / 2 : form->k);
+}
+
+static int element_bytes(enum emu_element element)
+{
+	return element == EMU_ELEMENT_B1 ? 1 : emu_element_bits(element) / 8;
+}
+
 static bool gather(const struct wgmma_op *op, bool is_a, uint64_t bits, int rows, uint8_t *raw)
 {
 	const struct entry *entry = op->entries[0];
@@ -92,11 +108,11 @@ static bool gather(const struct wgmma_op *op, bool is_a, uint64_t bits, int rows
 	struct emu_smem_view view = emu_smem_of(entry->warp->cta);
 	struct emu_smem_descriptor descriptor;
 	struct emu_error error;
-	int bytes = emu_packed_bytes(element, EMU_PACK_DENSE, form->k);
+	int bytes = stored_bytes(form, is_a);
 
 	if (emu_descriptor_wgmma(bits, &descriptor, &error) &&
 	    emu_operand_gather(&descriptor, is_a ? form->transpose_a : form->transpose_b,
-			       emu_element_bits(element) / 8, rows, bytes, &view, raw, &error)) {
+			       element_bytes(element), rows, bytes, &view, raw, &error)) {
 		op->op.cluster->worker->counters.shared_read += (uint64_t)(rows * bytes);
 		return true;
 	}
@@ -225,6 +241,33 @@ static void multiply(const struct wgmma_op *op, const struct wgmma_form *form, c
 			     EMU_GEMM_ROWS, accumulate);
 }
 
+/* Stored rows of A to scratch->a, with their zeros; false after a fault. */
+static bool spread(const struct wgmma_op *op, const struct wgmma_form *form,
+		   struct emu_mma_scratch *scratch)
+{
+	int k = form->k, span = emu_sparse_span(form->a), threads = emu_sparse_threads(span, k);
+	uint8_t nibbles[EMU_MMA_K / 2];
+	float row[EMU_MMA_K];
+
+	for (int r = 0; r < group_rows; r++) {
+		const struct entry *entry = op->entries[r / 16];
+
+		for (int g = 0; g < k / span; g++)
+			nibbles[g] = emu_sparse_nibble(entry->metadata, threads, form->selector,
+						       r % 16, g);
+		if (!emu_sparse_row(span, nibbles, k, scratch->rows + r * k / 2, row)) {
+			emu_fault_at(&op->op.where, "sparsity-metadata",
+				     "a metadata nibble of row %d selects no two different "
+				     "elements",
+				     r);
+			return false;
+		}
+		for (int i = 0; i < k; i++)
+			scratch->a[i * EMU_MMA_ROWS + r] = row[i];
+	}
+	return true;
+}
+
 static void run(struct wgmma_op *op, struct emu_mma_scratch *scratch)
 {
 	const struct entry *first = op->entries[0];
@@ -234,8 +277,12 @@ static void run(struct wgmma_op *op, struct emu_mma_scratch *scratch)
 		registers_to_raw(op, scratch->raw);
 	else if (!gather(op, true, first->a_descriptor, group_rows, scratch->raw))
 		return;
-	convert(form, true, scratch->raw, group_rows * form->k, scratch->rows);
-	emu_mma_transpose(scratch->rows, group_rows, form->k, scratch->a);
+	convert(form, true, scratch->raw, group_rows * form->k / (form->sparse ? 2 : 1),
+		scratch->rows);
+	if (!form->sparse)
+		emu_mma_transpose(scratch->rows, group_rows, form->k, scratch->a);
+	else if (!spread(op, form, scratch))
+		return;
 	if (!gather(op, false, first->b_descriptor, form->n, scratch->raw))
 		return;
 	convert(form, false, scratch->raw, form->n * form->k, scratch->b);
@@ -291,20 +338,21 @@ static void watch(const struct entry *entry, uint64_t number)
 	struct emu_smem_descriptor descriptor;
 	struct emu_watched w = {.cta = entry->warp->cta};
 	struct emu_error error;
-	int a_bytes = emu_packed_bytes(form->a, EMU_PACK_DENSE, form->k);
-	int b_bytes = emu_packed_bytes(form->b, EMU_PACK_DENSE, form->k);
+	int a_bytes = stored_bytes(form, true), b_bytes = stored_bytes(form, false);
 
 	moment.epoch = (uint32_t)number;
 	emu_pending_wgmma(order, entry->ins, number, entry->accumulate);
+	if (emu_timeline_on(order))
+		emu_timeline_wgmma(order, moment, form->n, form->k, emu_element_bits(form->a));
 	if (emu_wgmma_seen(order, number))
 		return;
 	w.access = emu_access_by(order, EMU_ACTOR_WGMMA, -1, moment, EMU_READ);
 	if (!form->a_in_registers && emu_descriptor_wgmma(entry->a_descriptor, &descriptor, &error))
-		emu_operand_units(&descriptor, form->transpose_a, emu_element_bits(form->a) / 8,
+		emu_operand_units(&descriptor, form->transpose_a, element_bytes(form->a),
 				  group_rows, a_bytes, emu_watch_unit, &w);
 	if (emu_descriptor_wgmma(entry->b_descriptor, &descriptor, &error))
-		emu_operand_units(&descriptor, form->transpose_b, emu_element_bits(form->b) / 8,
-				  form->n, b_bytes, emu_watch_unit, &w);
+		emu_operand_units(&descriptor, form->transpose_b, element_bytes(form->b), form->n,
+				  b_bytes, emu_watch_unit, &w);
 }
 
 static void order_waited(struct emu_order *order, uint64_t number)
@@ -329,7 +377,7 @@ static struct entry *make_entry(struct emu_warp *warp, const struct emu_ins *ins
 	entry->ins = ins;
 	entry->frame = warp->frame;
 	entry->mask = mask;
-	entry->accumulate = emu_predicate(warp, &ins->operands[3]) >> lane & 1;
+	entry->accumulate = emu_predicate(warp, &ins->operands[form->scale]) >> lane & 1;
 	entry->b_descriptor = emu_value(warp, &ins->operands[2], lane);
 	if (form->a_in_registers)
 		for (int j = 0; j < 4; j++)
@@ -337,6 +385,8 @@ static struct entry *make_entry(struct emu_warp *warp, const struct emu_ins *ins
 			       EMU_ROW_BYTES);
 	else
 		entry->a_descriptor = emu_value(warp, &ins->operands[1], lane);
+	if (form->sparse)
+		memcpy(entry->metadata, emu_row32(warp, ins->operands[3].ref), EMU_ROW_BYTES);
 	emu_frame_retain(entry->frame);
 	return entry;
 }
@@ -474,45 +524,17 @@ static bool take_aligned(struct emu_decode *decode)
 	return true;
 }
 
-static bool element_of(enum emu_type type, enum emu_element *element)
-{
-	static const struct {
-		enum emu_type type;
-		enum emu_element element;
-	} pairs[] = {
-		{EMU_T_F16, EMU_ELEMENT_F16},   {EMU_T_BF16, EMU_ELEMENT_BF16},
-		{EMU_T_TF32, EMU_ELEMENT_TF32}, {EMU_T_E4M3, EMU_ELEMENT_E4M3},
-		{EMU_T_E5M2, EMU_ELEMENT_E5M2}, {EMU_T_S8, EMU_ELEMENT_S8},
-		{EMU_T_U8, EMU_ELEMENT_U8},
-	};
-
-	for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-		if (pairs[i].type == type) {
-			*element = pairs[i].element;
-			return true;
-		}
-	return false;
-}
-
-static bool is_integer(enum emu_element element)
-{
-	return element == EMU_ELEMENT_S8 || element == EMU_ELEMENT_U8;
-}
-
 /* Types that go together, and D's. */
 static bool check_types(struct emu_decode *decode, struct wgmma_form *form, enum emu_type d)
 {
 	bool half = form->a == EMU_ELEMENT_F16 || form->a == EMU_ELEMENT_E4M3 ||
 		    form->a == EMU_ELEMENT_E5M2;
-	bool same = emu_element_bits(form->a) == 8
-			    ? emu_element_bits(form->b) == 8 &&
-				      is_integer(form->a) == is_integer(form->b)
-			    : form->a == form->b;
 
-	if (!same)
+	if (!emu_elements_agree(form->a, form->b) || emu_element_bits(form->a) == 4)
 		return emu_reject(decode, "the types .%s and .%s do not go together",
 				  emu_element_name(form->a), emu_element_name(form->b));
-	if (is_integer(form->a) ? d != EMU_T_S32 : d != EMU_T_F32 && (d != EMU_T_F16 || !half))
+	if (emu_element_integer(form->a) ? d != EMU_T_S32
+					 : d != EMU_T_F32 && (d != EMU_T_F16 || !half))
 		return emu_reject(decode, "D cannot be .%s for .%s operands", emu_types[d].text,
 				  emu_element_name(form->a));
 	form->accumulator = d == EMU_T_S32   ? EMU_ACCUMULATE_S32
@@ -529,25 +551,42 @@ static bool take_form(struct emu_decode *decode, struct wgmma_form *form)
 
 	if (!shape || sscanf(shape, "%dk%d", &form->n, &form->k) != 2)
 		return emu_reject(decode, "the shape is missing: .m64nNkK");
-	if (emu_take(decode, "sp"))
-		return emu_reject(decode, "sparse wgmma is not supported");
+	form->sparse = emu_take(decode, "sp");
 	form->saturate = emu_take(decode, "satfinite");
 	d = emu_take_type(decode);
 	a = emu_take_type(decode);
 	b = emu_take_type(decode);
-	if (!element_of(a, &form->a) || !element_of(b, &form->b))
+	if (!emu_element_of(a, &form->a) || !emu_element_of(b, &form->b))
 		return emu_reject(decode, "the operand types .%s and .%s are not supported",
 				  emu_types[a].text, emu_types[b].text);
 	if (!check_types(decode, form, d))
 		return false;
-	k = 256 / emu_element_bits(form->a);
+	k = form->sparse ? 512 / emu_element_bits(form->a) : 256 / emu_element_bits(form->a);
+	if (form->a == EMU_ELEMENT_B1 && (form->sparse || form->saturate ||
+					  !emu_take(decode, "and") || !emu_take(decode, "popc")))
+		return emu_reject(decode, "single bits are .and.popc, dense and not .satfinite");
 	if (form->k != k)
 		return emu_reject(decode, "K must be %d for .%s", k, emu_element_name(form->a));
 	if (form->n < 8 || form->n > 256 || form->n % 8 ||
-	    (is_integer(form->a) && form->n > 24 && form->n % 16))
+	    (emu_element_integer(form->a) && form->n > 24 && form->n % 16))
 		return emu_reject(decode, "N = %d; %s", form->n,
-				  is_integer(form->a) ? "8, 16, 24, 32, 48 ... 256 are possible"
-						      : "8..256 in steps of 8 are possible");
+				  emu_element_integer(form->a)
+					  ? "8, 16, 24, 32, 48 ... 256 are possible"
+					  : "8..256 in steps of 8 are possible");
+	return true;
+}
+
+/* Metadata, and which threads of a quad hold it. */
+static bool want_metadata(struct emu_decode *decode, struct wgmma_form *form)
+{
+	int threads = emu_sparse_threads(emu_sparse_span(form->a), form->k);
+
+	form->scale = form->sparse ? 5 : 3;
+	if (!form->sparse)
+		return true;
+	if (!emu_want_register(decode, 3, 32) || !emu_want_immediate(decode, 4, 0, 4 / threads - 1))
+		return false;
+	form->selector = (int)decode->ins->operands[4].value;
 	return true;
 }
 
@@ -556,26 +595,27 @@ static bool take_tail(struct emu_decode *decode, struct wgmma_form *form)
 {
 	struct emu_ins *ins = decode->ins;
 	bool halves = emu_element_bits(form->a) == 16;
-	int scales = is_integer(form->a) ? 0 : 2;
-	int majors = !halves ? 0 : form->a_in_registers ? 1 : 2, want = 4 + scales + majors;
+	int scales = emu_element_integer(form->a) ? 0 : 2, at = form->scale;
+	int majors = !halves ? 0 : form->a_in_registers ? 1 : 2, want = at + 1 + scales + majors;
 
 	if (!emu_want_operands(decode, want, want))
 		return false;
-	if (ins->operands[3].kind == EMU_O_IMMEDIATE ? !emu_want_immediate(decode, 3, 0, 1)
-						     : !emu_want_predicate(decode, 3))
+	if (ins->operands[at].kind == EMU_O_IMMEDIATE ? !emu_want_immediate(decode, at, 0, 1)
+						      : !emu_want_predicate(decode, at))
 		return false;
-	for (int i = 4; i < 4 + scales; i++) {
+	at++;
+	for (int i = at; i < at + scales; i++) {
 		if (!emu_want_immediate(decode, i, -1, 1))
 			return false;
 		if (ins->operands[i].value == 0)
 			return emu_reject(decode, "imm-scale must be 1 or -1");
 	}
-	for (int i = 4 + scales; i < want; i++)
+	for (int i = at + scales; i < want; i++)
 		if (!emu_want_immediate(decode, i, 0, 1))
 			return false;
-	form->negate_a = scales && ins->operands[4].value < 0;
-	form->negate_b = scales && ins->operands[5].value < 0;
-	form->transpose_a = majors == 2 && ins->operands[6].value;
+	form->negate_a = scales && ins->operands[at].value < 0;
+	form->negate_b = scales && ins->operands[at + 1].value < 0;
+	form->transpose_a = majors == 2 && ins->operands[at + 2].value;
 	form->transpose_b = majors && ins->operands[want - 1].value;
 	return true;
 }
@@ -592,7 +632,8 @@ static bool decode_mma(struct emu_decode *decode)
 	ins->flags |= EMU_I_PENDING_WGMMA;
 	form->a_in_registers = ins->operand_count > 1 && ins->operands[1].kind == EMU_O_VECTOR;
 	d = form->accumulator == EMU_ACCUMULATE_F16 ? form->n / 4 : form->n / 2;
-	if (!take_tail(decode, form) || !emu_want_vector(decode, 0, d, 32) ||
+	if (!want_metadata(decode, form) || !take_tail(decode, form) ||
+	    !emu_want_vector(decode, 0, d, 32) ||
 	    !(form->a_in_registers ? emu_want_vector(decode, 1, 4, 32)
 				   : emu_want_value(decode, 1, 64)) ||
 	    !emu_want_value(decode, 2, 64))
