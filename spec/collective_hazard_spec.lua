@@ -124,6 +124,29 @@ describe("A matmul of two CTAs on the emulator", function()
   end
 end)
 
+describe("Operands of a pair that threads write", function()
+  local a, b = kernels.integers({ 256, 64 }, tc.float16, 1), kernels.integers({ 64, 128 }, tc.float16, 2)
+  local function written(o)
+    local out = tc.zeros({ 256, 128 }, tc.float32)
+    local report = collective.written(o):emulate({ target = "sm_100a", mode = "check" }, a, b, out)
+    return report, tc.max_error(out, tc.reference.matmul(a, b))
+  end
+
+  it("are read by the MMA of the leader that was told", function()
+    local report, worst = written{ commit = true, tell = true }
+    assert.are.same({}, report.hazards)
+    assert.are.equal(0, worst)
+  end)
+  it("are a race with it where the leader was told nothing", function()
+    local report = written{ commit = true }
+    assert.are.same({ "shared-race" }, rules_of(report))
+    assert.is_truthy(report.hazards[1].message:find("between CTAs b is a tc.cluster_barrier", 1, true))
+  end)
+  it("need their fence", function()
+    assert.are.same({ "proxy-fence" }, rules_of((written{ tell = true })))
+  end)
+end)
+
 -- ---- cp.async.bulk.tensor.cta_group::2 ----------------------------------------------------------------
 
 -- Two CTAs of one warp.  Lane 0 issues $copy; %r0 rank, %r1 own 256 bytes, %r2 own barrier, %r3 that of

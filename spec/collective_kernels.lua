@@ -273,6 +273,35 @@ function collective.tile(o)
   }
 end
 
+-- Operands that each CTA's threads write.  o.commit: to the async proxy; o.tell: to the other CTA.
+function collective.written(o)
+  return tc.kernel{
+    name = "pair_written", cluster = pair.cluster, cluster_names = pair.cluster_names,
+    args = { tc.gmem({ 256, 64 }, tc.float16), tc.gmem({ 64, 128 }, tc.float16), tc.gmem({ 256, 128 }, tc.float32) },
+    body = function(a, b, out)
+      local cta = tc.axis_index "cta"
+      local a_smem, b_smem = tc.smem({ 128, 64 }, tc.float16), tc.smem({ 64, 64 }, tc.float16)
+      local acc = tc.tmem({ 128, 128 }, tc.float32, { collective = true })
+      local there, done = tc.cluster_barrier{ collective_axes = "cta", leader_tracked = true },
+        tc.barrier{ orders_tensor_core = true }
+      a_smem:store(a:tile({ cta, 0 }, { 128, 64 }):load())
+      b_smem:store(b:tile({ 0, cta }, { 64, 64 }):load())
+      if o.commit then tc.commit_smem() end
+      if o.tell then tc.barrier_arrive(there) end
+      tc.when(cta:eq(0), function()
+        if o.tell then tc.barrier_wait(there) end
+        tc.mma(acc, a_smem, b_smem, { accumulate = false, collective_axis = "cta" })
+        tc.commit_arrive(done, { collective_axis = "cta" })
+      end)
+      tc.barrier_wait(done)
+      for c = 0, 127, 64 do
+        local columns = tc.ds(c, 64)
+        out:tile({ cta, 0 }, { 128, 128 }):at(tc.all, columns):store(tc.async_load_tmem(acc:at(tc.all, columns)))
+      end
+    end,
+  }
+end
+
 -- Copies alone, tracked by the leader; it tells both CTAs, which store what they have.
 function collective.tracked(o)
   local R, C, steps, stages = o.shape[1], o.shape[2], o.steps or 4, o.stages or 2

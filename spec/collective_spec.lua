@@ -111,6 +111,38 @@ describe("Copies that the leader tracks", function()
   end
 end)
 
+describe("A recording of two CTAs", function()
+  for _, rows in ipairs{ 64, 128 } do
+    it(("shows what it has recorded, and each CTA's accumulator, M = %d"):format(2 * rows), function()
+      local k, a, b = tc.record{ cluster = { 2 }, cluster_names = { "cta" }, target = "sm_100a",
+        args = { tc.gmem({ 2 * rows, 64 }, tc.f16), tc.gmem({ 64, 64 }, tc.f16) } }
+      local cta, acc = tc.axis_index "cta", tc.tmem({ 2, rows, 64 }, tc.f32, { collective = true })
+      local a_smem, b_smem = tc.smem({ rows, 64 }, tc.f16), tc.smem({ 64, 32 }, tc.f16)
+      local loaded, done = tc.barrier{ num_arrivals = 2 }, tc.barrier{ orders_tensor_core = true }
+      tc.copy_gmem_to_smem(a, a_smem, loaded, { collective_axes = "cta", leader_tracked = "partitioned", partition_axis = 0 })
+      tc.copy_gmem_to_smem(b, b_smem, loaded, { collective_axes = "cta", leader_tracked = "partitioned", partition_axis = 1 })
+      tc.when(cta:eq(0), function()
+        tc.barrier_wait(loaded)
+        tc.mma(acc[1], a_smem, b_smem, { accumulate = false, collective_axis = "cta" })
+        tc.commit_arrive(done, { collective_axis = "cta" })
+      end)
+      tc.barrier_wait(done)
+      local text = k:ops()
+      for _, part in ipairs{ "leader_tracked=partitioned%(1%)", "mma tmem0%[1, :, :%] = smem1 @ smem2 collective_axis=cta",
+                             "commit_arrive barrier1 collective_axis=cta" } do
+        assert.matches(part, text)
+      end
+      local inputs = { tc.randint({ 2 * rows, 64 }, tc.f16, { low = -3, high = 4, seed = 1 }),
+                       tc.randint({ 64, 64 }, tc.f16, { low = -3, high = 4, seed = 2 }) }
+      local expected = tc.reference.matmul(inputs[1], inputs[2]):totable()
+      local got = {}
+      for i = 0, 1 do got[i] = acc[1]:peek{ args = inputs, cta = { i, 0, 0 }, quiet = true }:totable() end
+      k:close()
+      for i = 1, 2 * rows do assert.are.same(expected[i], got[(i - 1) // rows][(i - 1) % rows + 1]) end
+    end)
+  end
+end)
+
 describe("Kernels of two CTAs", function()
   it("were assembled", function()
     if no_assembler then return pending(no_assembler) end

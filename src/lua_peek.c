@@ -341,9 +341,17 @@ static uint64_t smem_element(lua_State *L, const struct peek *p, const int64_t *
 	return take_bits(L, p, offset, bit % 8, bits);
 }
 
-static int lane_of(const struct alloc *a, int64_t row)
+/* Of a row; columns of 64 rows of a pair lie in two halves of the lanes. */
+static int64_t lane_of(const struct alloc *a, int64_t row, int64_t *column)
 {
-	return (int)(a->layout == TML_HALF_LANE ? row / 16 * 32 + row % 16 : row);
+	int64_t half = a->shape[a->rank - 1].size / (a->packing ? a->packing : 1) / 2;
+
+	if (a->layout == TML_HALF_LANE)
+		return row / 16 * 32 + row % 16;
+	if (a->layout != TML_M64_COLLECTIVE || *column < half)
+		return row;
+	*column -= half;
+	return row + LANES / 2;
 }
 
 static uint64_t tmem_element(lua_State *L, const struct peek *p, const int64_t *index)
@@ -352,12 +360,12 @@ static uint64_t tmem_element(lua_State *L, const struct peek *p, const int64_t *
 	int packing = a->packing ? a->packing : 1, bits = tc_dtypes[a->dtype].bits;
 	int64_t rows = a->shape[a->rank - 2].size;
 	int64_t slot = 0, per_slot = tc_tmem_columns(a, rows, a->shape[a->rank - 1].size);
-	int64_t element = index[a->rank - 1];
+	int64_t element = index[a->rank - 1], column = element / packing, lane;
 
 	for (int i = 0; i + 2 < a->rank; i++)
 		slot = slot * a->shape[i].size + index[i];
-	int64_t column = a->offset + slot * per_slot + element / packing;
-	int64_t word = column * LANES + lane_of(a, index[a->rank - 2]);
+	lane = lane_of(a, index[a->rank - 2], &column);
+	int64_t word = (a->offset + slot * per_slot + column) * LANES + lane;
 	return take_bits(L, p, 4 * word, element % packing * (32 / packing), bits);
 }
 
@@ -394,7 +402,8 @@ static bool step(int64_t *at, const int64_t *shape, int rank)
 /* The layouts of scales and metadata have no rows and columns: the words, lane by column. */
 static bool is_raw(const struct alloc *a)
 {
-	return a->space == SP_TMEM && a->layout != TML_DEFAULT && a->layout != TML_HALF_LANE;
+	return a->space == SP_TMEM && a->layout != TML_DEFAULT && a->layout != TML_HALF_LANE &&
+	       a->layout != TML_M64_COLLECTIVE;
 }
 
 static void push_raw(lua_State *L, const struct peek *p)
