@@ -112,6 +112,41 @@ for _, case in ipairs(cases) do
   end)
 end
 
+describe("format_sparse_metadata", function()
+  for _, case in ipairs(cases) do
+    local dtype, name = case[1], case[2]
+    it(("is what sparsify makes of the same positions: %s, %s"):format(dtype, name), function()
+      local pattern, rows, length = patterns[name], 130, 256
+      local a = tc[dtype].kind == "float" and tc.randn({ rows, length }, tc[dtype], { seed = 5, std = 3 })
+        or tc.randint({ rows, length }, tc[dtype], { seed = 5, high = 100 })
+      local source, positions = a:totable(), {}
+      for r, row in ipairs(source) do
+        positions[r] = {}
+        for first = 0, length - 1, pattern.units * pattern.size do
+          local kept = kept_units(row, first, pattern.units, pattern.size, pattern.keep)
+          positions[r][#positions[r] + 1] = pattern.keep == 1 and { 2 * kept[1], 2 * kept[1] + 1 } or kept
+        end
+      end
+      local _, metadata = tc.sparsify(a, { pattern = name })
+      assert.is_true(tc.format_sparse_metadata(tc.from_table(positions, tc.u2), dtype):equal(metadata))
+    end)
+  end
+
+  local function refuses(text, positions, dtype)
+    local got = message(tc.format_sparse_metadata, positions, dtype)
+    assert.equal(text, got:match "^[^\n]*:%d+: ([^\n]*)")
+  end
+
+  it("refuses what is no pair of positions", function()
+    assert.is_true(pcall(tc.format_sparse_metadata, tc.zeros({ 128, 32, 2 }, tc.u2), tc.f16))
+    refuses("Expected metadata dtype to be uint2, got: uint8", tc.zeros({ 128, 32, 2 }, tc.u8), tc.f16)
+    refuses("Expected metadata to be 3-dimensional (M, K // 4, 2), but it is 4D", tc.zeros({ 1, 1, 128, 64 }, tc.u2),
+      tc.f16)
+    refuses("Expected the trailing dimension of the metadata to be 2, got: 4", tc.zeros({ 128, 32, 4 }, tc.u2), tc.f16)
+    refuses("Sparse metadata format not implemented for operand_dtype=int32", tc.zeros({ 128, 32, 2 }, tc.u2), tc.i32)
+  end)
+end)
+
 describe("sparsify", function()
   it("knows the pattern of each type", function()
     for _, case in ipairs { { "f16", 32 }, { "e4m3", 32 }, { "i8", 32 }, { "f32", 64 }, { "e2m1", 16 } } do

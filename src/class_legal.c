@@ -49,6 +49,18 @@ static const char *orders(enum dtype t)
 	return tc_dtypes[t].bits == 16 ? "" : ", stored with K as the last dimension";
 }
 
+_Noreturn static void refuse_scales(const struct check *x, const struct op *op)
+{
+	refuse(x, op, 'f', "wgmma takes no scale factors",
+	       "float8 operands without scales, and the scales multiplied into the result");
+}
+
+_Noreturn static void refuse_sparse(const struct check *x, const struct op *op)
+{
+	refuse(x, op, 'f', "sparse operands are not supported",
+	       "a dense A of twice as many columns");
+}
+
 static void check_extras(const struct check *x, const struct op *op)
 {
 	const struct mma_op *m = &op->u.mma;
@@ -57,11 +69,9 @@ static void check_extras(const struct check *x, const struct op *op)
 		refuse(x, op, 'f', "two CTAs cannot share an MMA (collective_axis)",
 		       "an mma of each CTA, with its half of B or with all of it");
 	if (m->a_scale || m->b_scale)
-		refuse(x, op, 'f', "wgmma takes no scale factors",
-		       "float8 operands without scales, and the scales multiplied into the result");
+		refuse_scales(x, op);
 	if (m->a_sparse_metadata)
-		refuse(x, op, 'f', "sparse operands are not supported",
-		       "a dense A of twice as many columns");
+		refuse_sparse(x, op);
 }
 
 static void check_types(const struct check *x, const struct op *op)
@@ -313,9 +323,9 @@ static void check_op(void *arg, const struct op *op)
 		check_mma(x, op);
 		break;
 	case OP_ASYNC_COPY_SCALES_TO_TMEM:
+		refuse_scales(x, op);
 	case OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM:
-		refuse(x, op, 'f', "wgmma takes neither scale factors nor metadata",
-		       "an mma without them");
+		refuse_sparse(x, op);
 	case OP_ASYNC_COPY_SMEM_TO_TMEM:
 		if (tc_dtypes[op->u.tmem_copy.dst->alloc->dtype].bits > 16)
 			refuse(x, op, 'd', "elements of 32 bits are not copied into registers",

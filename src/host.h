@@ -113,6 +113,16 @@ int64_t tc_sparse_entries(const struct sparse_pattern *p, int64_t length);
  */
 void tc_sparsify(const struct sparse_pattern *p, const struct lines *src,
 		 const struct lines *values, void *metadata);
+/*
+ * Metadata in the order of tensor memory from plain positions, a pair for each of `groups` groups
+ * of a row; `bits`: of an element of A.  The rest of `out` gets a legal nibble.
+ */
+void tc_format_metadata(int bits, const void *positions, int64_t rows, int64_t groups, void *out);
+/* Positions for such metadata, and the element type: the documented messages. */
+void tc_check_positions(struct err *e, enum dtype positions, int rank, const int64_t *shape,
+			enum dtype operand);
+/* Types of which a sparse mma exists, as a set. */
+extern const uint32_t tc_sparse_types;
 /* The inverse into zeroed memory; false: a nibble of the metadata selects no legal places. */
 bool tc_densify(const struct sparse_pattern *p, const struct lines *values, const void *metadata,
 		const struct lines *out);

@@ -269,10 +269,6 @@ static int module_interleave_scales(lua_State *L)
 
 /* ---- sparsity -------------------------------------------------------------------------- */
 
-static const uint32_t sparse_types = 1u << DT_F32 | 1u << DT_TF32 | 1u << DT_F16 | 1u << DT_BF16 |
-				     1u << DT_E4M3 | 1u << DT_E5M2 | 1u << DT_E2M3 | 1u << DT_E3M2 |
-				     1u << DT_E2M1 | 1u << DT_I8 | 1u << DT_U8;
-
 static const struct sparse_pattern *option_pattern(lua_State *L, int options, enum dtype t)
 {
 	const struct sparse_pattern *standard = tc_sparse_default(t), *p = tc_sparse_patterns;
@@ -292,7 +288,7 @@ static struct array *check_sparse(lua_State *L, int arg)
 {
 	struct array *a = check_matrix(L, arg);
 
-	if (!(sparse_types >> a->dtype & 1))
+	if (!(tc_sparse_types >> a->dtype & 1))
 		tc_argerror(L, arg, "no mma has sparse operands of %s", tc_dtypes[a->dtype].name);
 	return a;
 }
@@ -358,6 +354,35 @@ static int module_densify(lua_State *L)
 				   p->keep == 1 ? "is neither 4 nor 14"
 						: "selects one position twice");
 	tc_array_write(L, out, result.data);
+	lua_pop(L, 1);
+	return 1;
+}
+
+struct positions {
+	const struct array *array;
+	enum dtype operand;
+	struct err e;
+};
+
+static void check_positions(void *arg)
+{
+	struct positions *p = arg;
+
+	tc_check_positions(&p->e, p->array->dtype, p->array->rank, p->array->shape, p->operand);
+}
+
+static int module_format_sparse_metadata(lua_State *L)
+{
+	struct positions p = {.array = tc_check_array(L, 1), .operand = tc_check_dtype(L, 2)};
+
+	tc_call(L, &p.e, check_positions, &p);
+	int64_t rows = p.array->shape[0], groups = p.array->shape[1];
+	int64_t shape[4] = {(rows + 127) / 128, (groups * 2 + 63) / 64, 128, 64};
+	const void *positions = tc_array_data(L, p.array);
+	struct array *out = tc_new_array_on(L, p.array->device, DT_U2, 4, shape);
+	void *entries = stage(L, out);
+	tc_format_metadata(tc_dtypes[p.operand].bits, positions, rows, groups, entries);
+	tc_array_write(L, out, entries);
 	lua_pop(L, 1);
 	return 1;
 }
@@ -448,6 +473,16 @@ static const struct tc_function module_functions[] = {
 	 "K, "
 	 "from 0: with\n"
 	 "`axis = 0` the array is (K, M) and the values (K / 2, M)."},
+	{"format_sparse_metadata", module_format_sparse_metadata,
+	 "format_sparse_metadata(positions: tcmma.array, dtype: DType) -> tcmma.array\n"
+	 "Metadata in the order of tensor memory, as `sparsify` makes it, from plain positions: a "
+	 "`uint2` array (M, K / 4, 2)\n"
+	 "with the positions of the two elements kept of each four (of four pairs of "
+	 "`float4_e2m1fn`: "
+	 "(M, K / 8, 2)). Of\n"
+	 "32-bit types (M, K / 2, 2): 0, 1 where the first of two is kept, 2, 3 where the second "
+	 "is. "
+	 "`dtype` is that of A."},
 	{"densify", module_densify,
 	 "densify(values: tcmma.array, metadata: tcmma.array, opts?: {axis?: integer, pattern?: "
 	 "\"2:4\"|\"4:8\"|\"1:2\"}) -> tcmma.array\n"

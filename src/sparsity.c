@@ -4,7 +4,15 @@
  */
 #include "host.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+
+#define FIRST_TWO 0x4u /* the nibble of positions 0 and 1; of 1:2, of the first */
+
+const uint32_t tc_sparse_types = 1u << DT_F32 | 1u << DT_TF32 | 1u << DT_F16 | 1u << DT_BF16 |
+				 1u << DT_E4M3 | 1u << DT_E5M2 | 1u << DT_E2M3 | 1u << DT_E3M2 |
+				 1u << DT_E2M1 | 1u << DT_I8 | 1u << DT_U8;
 
 /*
  * A nibble of metadata speaks of one group.  Units are what is kept or dropped
@@ -130,6 +138,40 @@ void tc_sparsify(const struct sparse_pattern *p, const struct lines *src,
 			set_nibble(metadata, entry_place(bits, row, group * 2, tiles),
 				   nibble_of(p, kept));
 		}
+}
+
+void tc_format_metadata(int bits, const void *positions, int64_t rows, int64_t groups, void *out)
+{
+	int64_t tiles = (groups * 2 + 63) / 64;
+
+	for (int64_t row = 0; row < (rows + 127) / 128 * 128; row++)
+		for (int64_t group = 0; group < tiles * 32; group++) {
+			int64_t from = (row * groups + group) * 2;
+			unsigned nibble = FIRST_TWO;
+
+			if (row < rows && group < groups)
+				nibble =
+					(unsigned)(tc_get_element(DT_U2, positions, from) |
+						   tc_get_element(DT_U2, positions, from + 1) << 2);
+			set_nibble(out, entry_place(bits, row, group * 2, tiles), nibble);
+		}
+}
+
+void tc_check_positions(struct err *e, enum dtype positions, int rank, const int64_t *shape,
+			enum dtype operand)
+{
+	char number[24];
+
+	if (positions != DT_U2)
+		tc_documented(e, FORMAT_DTYPE, "", tc_dtypes[positions].name);
+	snprintf(number, sizeof number, "%d", rank);
+	if (rank != 3)
+		tc_documented(e, FORMAT_RANK, "", number);
+	snprintf(number, sizeof number, "%" PRId64, shape[2]);
+	if (shape[2] != 2)
+		tc_documented(e, FORMAT_PAIR, "", number);
+	if (!(tc_sparse_types >> operand & 1))
+		tc_documented(e, FORMAT_OPERAND, "", tc_dtypes[operand].name);
 }
 
 bool tc_densify(const struct sparse_pattern *p, const struct lines *values, const void *metadata,

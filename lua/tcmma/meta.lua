@@ -479,6 +479,14 @@ function tc.exp2(x) end
 ---@return Fragment
 function tc.fma(a, b, c) end
 
+---Metadata in the order of tensor memory, as `sparsify` makes it, from plain positions: a `uint2` array (M, K / 4, 2)
+---with the positions of the two elements kept of each four (of four pairs of `float4_e2m1fn`: (M, K / 8, 2)). Of
+---32-bit types (M, K / 2, 2): 0, 1 where the first of two is kept, 2, 3 where the second is. `dtype` is that of A.
+---@param positions tcmma.array
+---@param dtype DType
+---@return tcmma.array
+function tc.format_sparse_metadata(positions, dtype) end
+
 ---A new array from numbers. Without a shape it is that of the nested tables, which must be
 ---regular; with one, the table may be nested or flat and must have as many numbers. Values are
 ---converted as `dtype:encode` does; integers to 64-bit types exactly.
