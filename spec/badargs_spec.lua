@@ -132,6 +132,7 @@ local calls = {
   ["tcmma.try_cluster_cancel"] = function(o) return { o.response, o.loaded } end,
   ["tcmma.query_cluster_cancel"] = function(o) return { o.response } end,
   ["tcmma.dynamic_scheduling_loop"] = function() return { "m", function() end } end,
+  ["tcmma.async_prefetch"] = function(o) return { o.a } end,
   ["tcmma.block_spec"] = function() return { { 4, 4 }, function() return 0, 0 end } end,
   ["tcmma.emit_pipeline"] = function() return { function() end, { grid = { 2 } } } end,
   ["tcmma.emit_pipeline_warp_specialized"] = function() return { function() end, { grid = { 2 } } } end,

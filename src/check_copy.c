@@ -1,4 +1,7 @@
 /* Copies between GMEM and SMEM (TMA). */
+#include <string.h>
+
+#include "check_copy.h"
 #include "compile.h"
 
 /* ---- the call ----------------------------------------------------------------------- */
@@ -186,6 +189,18 @@ static void check_tma(struct kern *k, const struct ref *gmem, const struct ref *
 		check_padded(k, gmem, smem);
 }
 
+void tc_check_tma_gmem(struct kern *k, const struct ref *r)
+{
+	int64_t bits = (r->rank ? r->shape[r->rank - 1].size : 1) * tc_stored_bits(r->alloc);
+
+	check_gmem_side(k, r, r);
+	if (r->transposed)
+		bits = r->shape[r->rank - 2].size * tc_stored_bits(r->alloc);
+	if (bits % 128)
+		tc_documented(&k->err, COPY_LAST_BITS, tc_got(k, "the GMEM ref", r),
+			      tc_integer_text(k, bits));
+}
+
 /* ---- clusters ------------------------------------------------------------------------------ */
 
 static int count_bits(unsigned bits)
@@ -298,6 +313,8 @@ void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c)
 	if (!c->barrier.barrier)
 		tc_documented(&k->err, COPY_NO_BARRIER, "");
 	tc_check_own(k, c->dst);
+	if (c->src->rows)
+		tc_check_gather_copy(k, c);
 	if (c->barrier.cluster_rank)
 		tc_documented(&k->err, PEER_REF, "");
 	if (c->barrier.barrier->cluster)
@@ -308,16 +325,28 @@ void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c)
 		check_multicast(k, c);
 }
 
-/* cp.reduce.async.bulk.tensor: the types that have the operation. */
+/* cp.reduce.async.bulk.tensor (docs/isa.md 8.3): the operations, and for which types. */
+const struct store_reduction tc_store_reductions[] = {
+	{"add", "add", 'u', true, true},    {"min", "min", 0, true, false},
+	{"max", "max", 0, true, false},     {"umin", "min", 'u', false, false},
+	{"umax", "max", 'u', false, false}, {"smin", "min", 's', false, false},
+	{"smax", "max", 's', false, false}, {"inc", "inc", 'u', false, false},
+	{"dec", "dec", 'u', false, false},  {"and", "and", 'u', false, false},
+	{"or", "or", 'u', false, false},    {"xor", "xor", 'u', false, false},
+	{NULL, NULL, 0, false, false},
+};
+
 static void check_reduction(struct kern *k, const struct copy_op *c)
 {
-	static const char *const names[] = {"add", "max", "min"};
+	const struct store_reduction *r = c->reduce;
 	enum dtype t = c->src->alloc->dtype;
-	bool integer = t == DT_I32 || t == DT_U32 || t == DT_I64 || t == DT_U64;
+	bool wide = t == DT_I64 || t == DT_U64, integer = wide || t == DT_I32 || t == DT_U32;
+	bool counts = strcmp(r->ptx, "inc") == 0 || strcmp(r->ptx, "dec") == 0;
 	bool half = t == DT_F16 || t == DT_BF16;
 
-	if (!integer && !half && !(t == DT_F32 && c->reduce == RO_SUM))
-		tc_documented(&k->err, COPY_REDUCTION, "", names[c->reduce], tc_dtypes[t].mlir);
+	if ((integer && !(wide && counts)) || (half && r->floats) || (t == DT_F32 && r->f32))
+		return;
+	tc_documented(&k->err, COPY_REDUCTION, "", r->name, tc_dtypes[t].mlir);
 }
 
 void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c)
@@ -332,7 +361,9 @@ void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c)
 	if (c->barrier.barrier)
 		tc_documented(&k->err, COPY_STORE_BARRIER, "");
 	tc_check_own(k, c->src);
-	if (c->has_reduce)
+	if (c->dst->rows)
+		tc_check_gather_copy(k, c);
+	if (c->reduce)
 		check_reduction(k, c);
 	if (c->src->alloc->padded)
 		tc_documented(&k->err, COPY_PADDED_STORE, tc_got(k, "src", c->src));

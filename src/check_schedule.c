@@ -1,5 +1,5 @@
 /* Work that CTAs take from each other: cluster launch control. */
-#include "tc.h"
+#include "check_copy.h"
 
 /* ---- cluster launch control -------------------------------------------------------------- */
 

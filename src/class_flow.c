@@ -43,6 +43,8 @@ static void mark_op(void *arg, const struct op *op)
 	case OP_COPY_GMEM_TO_SMEM:
 		mark(f, op->u.copy.dst, COPIES);
 		mark(f, op->u.copy.src, READS);
+		if (op->u.copy.src->rows)
+			mark(f, op->u.copy.src->rows, READS);
 		break;
 	case OP_STORE:
 		mark(f, op->u.store.ref, WRITES);

@@ -586,6 +586,12 @@ low_fn tc_lower_copy_gmem_to_smem, tc_lower_copy_smem_to_gmem, tc_lower_commit_s
  * no register: always. */
 void tc_low_expect_bytes(struct low *l, const struct barrier_ref *b, int64_t bytes,
 			 struct mreg who);
+/* The tensor map of an argument for an image in SMEM (NULL: none), with boxes of one element. */
+void tc_low_plan_map(struct low *l, struct param *map, const struct ref *gmem,
+		     const struct alloc *smem);
+/* lower_gather.c: the instructions of a copy whose rows a vector names, by one thread. */
+void tc_low_gather(struct low *l, const struct copy_op *o);
+low_fn tc_lower_async_prefetch;
 /* lower_barrier.c */
 low_fn tc_lower_arrive, tc_lower_wait;
 /* lower_schedule.c; the last two: where there is no launch control */

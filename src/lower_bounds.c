@@ -30,6 +30,8 @@ static void check_ref(struct low *l, const struct ref *r)
 
 	/* TMA and the guards of loads know the bounds of GMEM; virtual tensor memory has no
 	 * addresses. */
+	if (r && r->rows)
+		check_ref(l, r->rows);
 	if (!a || a->space == SP_GMEM || (a->space == SP_TMEM && !l->c->target->tmem_columns))
 		return;
 	for (int i = 0; i < a->rank; i++) {

@@ -23,6 +23,12 @@ static void look(struct seen *n, const struct ref *r, bool *set)
 		n->told = true;
 }
 
+static void look_at_rows(struct seen *n, const struct ref *r)
+{
+	if (r->rows)
+		look(n, r->rows, n->read);
+}
+
 static void look_at_scope(struct seen *n, const struct scope *s)
 {
 	for (const struct op *o = s->first; o; o = o->next) {
@@ -33,9 +39,11 @@ static void look_at_scope(struct seen *n, const struct scope *s)
 		switch (o->kind) {
 		case OP_COPY_GMEM_TO_SMEM:
 			look(n, o->u.copy.src, n->read);
+			look_at_rows(n, o->u.copy.src);
 			break;
 		case OP_COPY_SMEM_TO_GMEM:
 			look(n, o->u.copy.dst, n->copied);
+			look_at_rows(n, o->u.copy.dst);
 			break;
 		case OP_LOAD:
 			look(n, o->u.load.ref, n->read);

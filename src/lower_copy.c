@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "check_copy.h"
 #include "compile.h"
 
 /* The one type of TMA that an element type alone does not say. */
@@ -64,7 +65,8 @@ static int gmem_axis(struct low *l, const struct ref *gmem, const struct ref *sm
 	return gmem->axis[d];
 }
 
-static void plan_map(struct low *l, struct boxes *b, const struct ref *gmem, bool padded)
+void tc_low_plan_map(struct low *l, struct param *map, const struct ref *gmem,
+		     const struct alloc *smem)
 {
 	const struct alloc *a = gmem->alloc;
 
@@ -73,15 +75,16 @@ static void plan_map(struct low *l, struct boxes *b, const struct ref *gmem, boo
 			    "TMA copies arrays of at most 5 dimensions, this one has %d; pass a "
 			    "view with fewer dimensions of the same memory",
 			    a->rank);
-	b->map.kind = PARAM_TENSORMAP;
-	b->map.arg = a->id;
-	b->map.rank = a->rank;
-	b->map.tma_type = padded ? TMA_16U4_ALIGN16B : tc_dtypes[a->dtype].tma;
-	b->map.swizzle = b->smem.layout.swizzle;
-	b->map.per_element = a->dtype == DT_U2 ? 8 / tc_dtypes[DT_U2].bits : 1;
+	*map = (struct param){.kind = PARAM_TENSORMAP,
+			      .arg = a->id,
+			      .rank = a->rank,
+			      .tma_type = smem && smem->padded ? TMA_16U4_ALIGN16B
+							       : tc_dtypes[a->dtype].tma,
+			      .swizzle = smem ? smem->swizzle : 0};
+	map->per_element = a->dtype == DT_U2 ? 8 / tc_dtypes[DT_U2].bits : 1;
 	for (int i = 0; i < a->rank; i++) {
-		b->map.axis[i] = a->rank - 1 - i;
-		b->map.box[i] = 1;
+		map->axis[i] = a->rank - 1 - i;
+		map->box[i] = 1;
 	}
 }
 
@@ -107,7 +110,7 @@ static void plan_boxes(struct low *l, struct boxes *b, const struct ref *gmem,
 	tc_low_smem_view(l, smem, &b->smem);
 	s = &b->smem.layout;
 	element_bits = s->bits;
-	plan_map(l, b, gmem, smem->alloc->padded);
+	tc_low_plan_map(l, &b->map, gmem, smem->alloc);
 	column_axis = gmem_axis(l, gmem, smem, rank - 1);
 	row_axis = rank >= 2 ? gmem_axis(l, gmem, smem, rank - 2) : -1;
 	if (b->smem.columns > 1 && column_axis != gmem->alloc->rank - 1)
@@ -305,6 +308,10 @@ void tc_lower_copy_gmem_to_smem(struct low *l, const struct op *op)
 
 	tc_low_phases_before(l, o->barrier.barrier);
 	tc_low_first_leader(l);
+	if (o->src->rows) {
+		tc_low_gather(l, o);
+		return;
+	}
 	if (together && !o->partitioned) {
 		mask = tc_low_multicast_mask(l, o->collective_axes);
 		multicast_share(l, o, &share);
@@ -328,16 +335,38 @@ void tc_lower_copy_gmem_to_smem(struct low *l, const struct op *op)
 		 &barrier, mask);
 }
 
+/* Whether integers have a sign is told by the tensor map. */
+static enum dtype reduced_as(enum dtype t, char sign)
+{
+	bool wide = t == DT_I64 || t == DT_U64;
+
+	if (!sign || tc_dtypes[t].klass == 'F')
+		return t;
+	return sign == 's' ? (wide ? DT_I64 : DT_I32) : wide ? DT_U64 : DT_U32;
+}
+
+static void close_group(struct low *l, const struct copy_op *o)
+{
+	if (o->commit_group)
+		mi_plain(l, "cp.async.bulk.commit_group");
+	l->bulk_groups = true;
+}
+
 void tc_lower_copy_smem_to_gmem(struct low *l, const struct op *op)
 {
-	static const char *const reduction[] = {
-		[RO_SUM] = "add", [RO_MAX] = "max", [RO_MIN] = "min"};
 	const struct copy_op *o = &op->u.copy;
 	const char *opcode;
 	bool cut = tc_low_rows_cut(l, o->src);
 	struct share share = {1, 1, I(0), I(0)};
 	struct boxes b;
 
+	if (o->dst->rows) {
+		tc_low_first_leader(l);
+		tc_low_gather(l, o);
+		tc_low_leader(l);
+		close_group(l, o);
+		return;
+	}
 	if (cut) {
 		share.rows = l->role->clones;
 		share.row = mo_reg(l->clone);
@@ -346,19 +375,19 @@ void tc_lower_copy_smem_to_gmem(struct low *l, const struct op *op)
 		tc_low_first_leader(l);
 	}
 	plan_boxes(l, &b, o->dst, o->src, &share);
-	if (o->has_reduce)
+	if (o->reduce) {
+		b.map.tma_type = tc_dtypes[reduced_as(o->dst->alloc->dtype, o->reduce->sign)].tma;
 		opcode = tc_arena_printf(
 			l->arena,
 			"cp.reduce.async.bulk.tensor.%dd.global.shared::cta.%s.tile.bulk_group",
-			b.map.rank, reduction[o->reduce]);
-	else
+			b.map.rank, o->reduce->ptx);
+	} else {
 		opcode = tc_arena_printf(
 			l->arena, "cp.async.bulk.tensor.%dd.global.shared::cta.tile.bulk_group",
 			b.map.rank);
+	}
 	each_box(l, &b, o->dst, o->src, opcode, NULL, (struct mreg){.id = 0});
 	/* Every clone counts the same groups. */
 	tc_low_leader(l);
-	if (o->commit_group)
-		mi_plain(l, "cp.async.bulk.commit_group");
-	l->bulk_groups = true;
+	close_group(l, o);
 }

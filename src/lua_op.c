@@ -1,4 +1,5 @@
 /* Matrix multiplications and copies. */
+#include "check_copy.h"
 #include "lua_tc.h"
 
 #include <string.h>
@@ -261,20 +262,22 @@ static int op_gmem_to_smem(lua_State *L)
 
 static void read_reduction(lua_State *L, struct copy_op *c)
 {
-	static const char *const names[] = {"add", "max", "min", NULL};
 	const char *name = tc_option_string(L, 3, "reduction_op", NULL);
 
 	if (!name)
 		return;
-	for (int i = 0; names[i]; i++) {
-		if (strcmp(name, names[i]) == 0) {
-			c->has_reduce = true;
-			c->reduce = (enum reduce_op)i;
+	lua_pushliteral(L, "");
+	for (const struct store_reduction *r = tc_store_reductions; r->name; r++) {
+		if (strcmp(name, r->name) == 0) {
+			c->reduce = r;
+			lua_pop(L, 1);
 			return;
 		}
+		lua_pushfstring(L, "%s%s", r == tc_store_reductions ? "" : ", ", r->name);
+		lua_concat(L, 2);
 	}
-	tc_argerror(L, 3, "option 'reduction_op' must be \"add\", \"max\" or \"min\", got \"%s\"",
-		    name);
+	tc_argerror(L, 3, "option 'reduction_op' must be one of %s; got \"%s\"",
+		    lua_tostring(L, -1), name);
 }
 
 static const char smem_to_gmem_doc[] =
@@ -285,7 +288,13 @@ static const char smem_to_gmem_doc[] =
 	"Call `tc.commit_smem()` between a `ref:store` and the copy that reads it, and "
 	"`tc.wait_smem_to_gmem(n)` before the SMEM is written again. Options:\n"
 	"- `commit_group` (true): closes the group of copies that `wait_smem_to_gmem` counts\n"
-	"- `reduction_op`: \"add\", \"max\" or \"min\" into what GMEM holds";
+	"- `reduction_op`: what is done to the elements of GMEM with those of SMEM, each "
+	"atomically: "
+	"\"add\", \"min\", \"max\" (16-bit floats, integers of 32 and 64 bits; add also float32), "
+	"\"umin\", \"umax\", \"smin\", \"smax\" (integers as if they had no sign, or one), "
+	"\"inc\", "
+	"\"dec\" (32 bits: up to, down from the element of SMEM, then around), \"and\", \"or\", "
+	"\"xor\"";
 
 static int op_smem_to_gmem(lua_State *L)
 {

@@ -49,6 +49,7 @@ struct view {
 	const struct ref *ref;
 	int count;
 	struct slice at[TC_MAX_RANK]; /* size 0: a single index */
+	const struct ref *rows;       /* in place of at[0], or NULL */
 	int64_t shape[TC_MAX_RANK];   /* of a tile */
 	struct ref *result;
 };
@@ -64,11 +65,12 @@ static void view_index(struct kern *k, void *arg)
 
 		index[i].is_all = s->all;
 		index[i].is_slice = s->all || s->size > 0;
-		index[i].start = s->all ? NULL : tc_value_node(k, &s->start);
+		index[i].start = s->all || !s->start.kind ? NULL : tc_value_node(k, &s->start);
 		index[i].size = s->all && inside ? v->ref->shape[i].size : s->size;
 		index[i].step = s->all || !s->size ? 1 : s->step;
 	}
-	v->result = tc_ref_index(k, v->ref, index, v->count);
+	v->result = v->rows ? tc_ref_gather(k, v->ref, v->rows, index, v->count)
+			    : tc_ref_index(k, v->ref, index, v->count);
 }
 
 static void view_tile(struct kern *k, void *arg)
@@ -93,6 +95,11 @@ static void refuse_index(struct kern *k, void *got)
 	tc_documented(&k->err, INDEX_TYPE, "", (const char *)got);
 }
 
+static void refuse_second_rows(struct kern *k, void *rows)
+{
+	tc_documented(&k->err, GATHER_DIMENSION, tc_got(k, "the indices", rows));
+}
+
 static void read_index(lua_State *L, int arg, struct lua_value *v)
 {
 	if (!tc_read_value(L, arg, v) || strchr("bt", v->kind) || (v->kind == 'f' && !v->integral))
@@ -102,10 +109,22 @@ static void read_index(lua_State *L, int arg, struct lua_value *v)
 }
 
 static const char at_doc[] =
-	"at(...: integer|Scalar|Slice) -> Ref\n"
+	"at(...: integer|Scalar|Slice|Ref) -> Ref\n"
 	"A view: one index per dimension, 0-based; an integer or recorded value drops the "
 	"dimension, `tc.ds(start, size)` and `tc.all` keep it. Missing indices are `tc.all`.\n\n"
-	"Nothing is moved. TMEM is sliced along columns only.";
+	"Nothing is moved. TMEM is sliced along columns only.\n\n"
+	"The first index into a 2-dimensional argument may be a vector of uint32 in SMEM or GMEM: "
+	"the view has the rows that it names, in its order. Such a view is copied by "
+	"`tc.copy_gmem_to_smem` (a gather) and `tc.copy_smem_to_gmem` (a scatter), on `sm_100a`. "
+	"The numbers are read by one thread of the role: `tc.commit_smem()` after a store of them.";
+
+/* A vector of row numbers where an index may stand. */
+static void read_rows(lua_State *L, int arg, struct view *v)
+{
+	v->rows = tc_test_recorded(L, arg, TC_REF);
+	if (v->rows && arg > 2)
+		tc_record_call(L, refuse_second_rows, (void *)v->rows);
+}
 
 static int ref_at(lua_State *L)
 {
@@ -117,6 +136,10 @@ static int ref_at(lua_State *L)
 	for (int i = 0; i < v.count; i++) {
 		struct slice *s = tc_test_object(L, i + 2, TC_SLICE);
 
+		if (tc_test_object(L, i + 2, TC_REF)) {
+			read_rows(L, i + 2, &v);
+			continue;
+		}
 		if (s)
 			v.at[i] = *s;
 		else

@@ -147,7 +147,41 @@ static int query_cluster_cancel(lua_State *L)
 	return 2;
 }
 
+/* ---- prefetch ------------------------------------------------------------ */
+
+struct prefetch {
+	struct op draft;
+	struct lua_axes axes;
+};
+
+static void record_prefetch(struct kern *k, void *arg)
+{
+	struct prefetch *p = arg;
+
+	p->draft.u.prefetch.collective_axes = tc_kern_axes(k, p->axes.name, p->axes.count);
+	tc_kern_record(k, &p->draft);
+}
+
+static const char prefetch_doc[] =
+	"async_prefetch(ref: Ref, opts?: {collective_axes?: string|string[]})\n"
+	"Asks for a tile of an argument to be brought into L2, for a copy that follows later. "
+	"Nothing waits for it.\n\n"
+	"`collective_axes`: cluster axes whose CTAs ask for a part each of what all of them name.";
+
+static int async_prefetch(lua_State *L)
+{
+	static const char *const options[] = {"collective_axes", NULL};
+	struct prefetch p = {.draft = {.kind = OP_ASYNC_PREFETCH}};
+
+	p.draft.u.prefetch.ref = check_ref(L, 1, "ref");
+	tc_options(L, 2, options);
+	tc_option_axes(L, 2, "collective_axes", &p.axes);
+	tc_record_call(L, record_prefetch, &p);
+	return 0;
+}
+
 static const struct tc_function functions[] = {
+	{"async_prefetch", async_prefetch, prefetch_doc},
 	{"try_cluster_cancel", try_cluster_cancel, try_doc},
 	{"query_cluster_cancel", query_cluster_cancel, query_doc},
 	{NULL, NULL, NULL},

@@ -35,7 +35,7 @@ const char *tc_shape_text(struct kern *k, const struct ref *r)
 
 bool tc_ref_is_whole(const struct ref *r)
 {
-	if (r->rank != r->alloc->rank)
+	if (r->rank != r->alloc->rank || r->rows)
 		return false;
 	for (int i = 0; i < r->rank; i++)
 		if (r->axis[i] != i || r->start[i] || r->extent[i].size != r->alloc->shape[i].size)

@@ -1,5 +1,5 @@
 /* Operations and the scope tree as text. */
-#include "tc.h"
+#include "check_copy.h"
 
 #include <string.h>
 
@@ -35,6 +35,10 @@ static void put_ref(struct strbuf *b, struct kern *k, const struct ref *r)
 		for (int d = 0; d < r->rank; d++)
 			kept |= r->axis[d] == i;
 		tc_puts(b, i ? ", " : "");
+		if (r->rows && i == 0) {
+			put_ref(b, k, r->rows);
+			continue;
+		}
 		if (kept && !r->start[i] && r->extent[i].size == a->shape[i].size) {
 			tc_puts(b, ":");
 			continue;
@@ -116,8 +120,8 @@ static void put_copy(struct strbuf *b, struct kern *k, const struct op *o)
 		tc_printf(b, " leader_tracked=partitioned(%d)", c->partition_axis);
 	else if (c->leader_tracked)
 		tc_puts(b, " leader_tracked=replicated");
-	if (c->has_reduce)
-		tc_printf(b, " reduce=%s", reduce_names[c->reduce]);
+	if (c->reduce)
+		tc_printf(b, " reduction_op=%s", c->reduce->name);
 	if (o->kind == OP_COPY_SMEM_TO_GMEM && !c->commit_group)
 		tc_puts(b, " commit_group=false");
 }
@@ -346,6 +350,10 @@ static void put_operands(struct strbuf *b, struct kern *k, const struct op *o)
 		break;
 	case OP_SET_MAX_REGISTERS:
 		tc_printf(b, "%d", o->u.registers.count);
+		break;
+	case OP_ASYNC_PREFETCH:
+		put_ref(b, k, o->u.prefetch.ref);
+		put_cluster_axes(b, k, o->u.prefetch.collective_axes);
 		break;
 	case OP_TRY_CLUSTER_CANCEL:
 		put_ref(b, k, o->u.try_cancel.result);

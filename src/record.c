@@ -2,7 +2,7 @@
  * Appending an op: are its operands visible here, is the call legal (check.c),
  * may it stand here?  Nothing is changed before all three are answered.
  */
-#include "tc.h"
+#include "check_copy.h"
 
 #include <string.h>
 
@@ -25,14 +25,20 @@ static void use_var(struct kern *k, const struct var *v)
 			tc_pos_text(k, v->pos));
 }
 
+static void use_ref(struct kern *k, const struct ref *r)
+{
+	tc_ref_usable(k, r);
+	tc_check_no_gather(k, r);
+}
+
 static void use_mma(struct kern *k, const struct mma_op *m)
 {
-	tc_ref_usable(k, m->acc);
-	tc_ref_usable(k, m->a);
-	tc_ref_usable(k, m->b);
-	tc_ref_usable(k, m->a_scale);
-	tc_ref_usable(k, m->b_scale);
-	tc_ref_usable(k, m->a_sparse_metadata);
+	use_ref(k, m->acc);
+	use_ref(k, m->a);
+	use_ref(k, m->b);
+	use_ref(k, m->a_scale);
+	use_ref(k, m->b_scale);
+	use_ref(k, m->a_sparse_metadata);
 	tc_barrier_usable(k, &m->barrier);
 	tc_val_usable(k, m->accumulate);
 }
@@ -69,10 +75,10 @@ static void use_operands(struct kern *k, const struct op *o)
 		tc_frag_usable(k, o->u.var.frag);
 		break;
 	case OP_LOAD_SCALAR:
-		tc_ref_usable(k, o->u.load_scalar.ref);
+		use_ref(k, o->u.load_scalar.ref);
 		break;
 	case OP_STORE_SCALAR:
-		tc_ref_usable(k, o->u.store_scalar.ref);
+		use_ref(k, o->u.store_scalar.ref);
 		tc_val_usable(k, o->u.store_scalar.value);
 		break;
 	case OP_COPY_GMEM_TO_SMEM:
@@ -95,16 +101,16 @@ static void use_operands(struct kern *k, const struct op *o)
 	case OP_ASYNC_COPY_SMEM_TO_TMEM:
 	case OP_ASYNC_COPY_SCALES_TO_TMEM:
 	case OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM:
-		tc_ref_usable(k, o->u.tmem_copy.src);
-		tc_ref_usable(k, o->u.tmem_copy.dst);
+		use_ref(k, o->u.tmem_copy.src);
+		use_ref(k, o->u.tmem_copy.dst);
 		break;
 	case OP_ASYNC_LOAD_TMEM:
 	case OP_LOAD:
-		tc_ref_usable(k, o->u.load.ref);
+		use_ref(k, o->u.load.ref);
 		break;
 	case OP_ASYNC_STORE_TMEM:
 	case OP_STORE:
-		tc_ref_usable(k, o->u.store.ref);
+		use_ref(k, o->u.store.ref);
 		tc_barrier_usable(k, &o->u.store.barrier);
 		tc_frag_usable(k, o->u.store.value);
 		break;
@@ -131,11 +137,14 @@ static void use_operands(struct kern *k, const struct op *o)
 		tc_val_usable(k, o->u.assertion.cond);
 		break;
 	case OP_TRY_CLUSTER_CANCEL:
-		tc_ref_usable(k, o->u.try_cancel.result);
+		use_ref(k, o->u.try_cancel.result);
 		tc_barrier_usable(k, &o->u.try_cancel.barrier);
 		break;
+	case OP_ASYNC_PREFETCH:
+		tc_ref_usable(k, o->u.prefetch.ref);
+		break;
 	case OP_QUERY_CLUSTER_CANCEL:
-		tc_ref_usable(k, o->u.query_cancel.result);
+		use_ref(k, o->u.query_cancel.result);
 		break;
 	default:
 		break;
@@ -288,6 +297,9 @@ static void check_legality(struct kern *k, struct op *o)
 		break;
 	case OP_STORE:
 		tc_check_store(k, &o->u.store);
+		break;
+	case OP_ASYNC_PREFETCH:
+		tc_check_prefetch(k, &o->u.prefetch);
 		break;
 	case OP_TRY_CLUSTER_CANCEL:
 		tc_check_try_cancel(k, &o->u.try_cancel);

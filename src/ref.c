@@ -1,5 +1,5 @@
 /* Views of allocations: indexing, tiles, transposition. */
-#include "tc.h"
+#include "check_copy.h"
 
 #include <string.h>
 
@@ -43,6 +43,8 @@ struct ref *tc_ref_index(struct kern *k, const struct ref *r, const struct index
 	tc_ref_usable(k, r);
 	for (int i = 0; i < count; i++)
 		tc_val_usable(k, index[i].start);
+	if (r->rows && count > 0 && !index[0].is_all)
+		tc_check_no_gather(k, r);
 	tc_check_index(k, r, index, count);
 	if (count > r->rank)
 		tc_fail(&k->err, "%d indices into a ref of %d dimension%s:\n%s", count, r->rank,
@@ -75,6 +77,7 @@ struct ref *tc_ref_tile(struct kern *k, const struct ref *r, struct val *const *
 	struct ref *view;
 
 	tc_ref_usable(k, r);
+	tc_check_no_gather(k, r);
 	tc_check_tile(k, r);
 	if (count != r->rank)
 		tc_fail(&k->err,
@@ -115,6 +118,7 @@ struct ref *tc_ref_transpose(struct kern *k, const struct ref *r)
 	int last = r->rank - 1;
 
 	tc_ref_usable(k, r);
+	tc_check_no_gather(k, r);
 	tc_check_transpose(k, r);
 	if (r->rank < 2)
 		tc_fail(&k->err, "only a ref of 2 or more dimensions can be transposed:\n%s",
@@ -126,6 +130,23 @@ struct ref *tc_ref_transpose(struct kern *k, const struct ref *r)
 	view->axis[last] = r->axis[last - 1];
 	view->axis[last - 1] = r->axis[last];
 	mark_transposed(view);
+	return view;
+}
+
+struct ref *tc_ref_gather(struct kern *k, const struct ref *r, const struct ref *rows,
+			  const struct index *index, int count)
+{
+	struct index all[TC_MAX_RANK];
+	struct ref *view;
+
+	tc_ref_usable(k, r);
+	tc_ref_usable(k, rows);
+	tc_check_gather(k, r, rows, index, count);
+	memcpy(all, index, (size_t)count * sizeof(*all));
+	all[0] = (struct index){.is_slice = true, .is_all = true, .size = r->shape[0].size};
+	view = tc_ref_index(k, r, all, count);
+	view->shape[0] = view->extent[0] = rows->shape[0];
+	view->rows = rows;
 	return view;
 }
 
@@ -142,6 +163,7 @@ void tc_ref_usable(struct kern *k, const struct ref *r)
 	for (int i = 0; i < a->rank; i++)
 		tc_val_usable(k, r->start[i]);
 	tc_val_usable(k, r->cluster_rank);
+	tc_ref_usable(k, r->rows);
 }
 
 void tc_barrier_usable(struct kern *k, const struct barrier_ref *b)

@@ -44,6 +44,7 @@ static void visit_ref(const struct ref *r, visit_fn *visit, void *context)
 		visit(context, r->extent[i].value);
 	}
 	visit(context, r->cluster_rank);
+	visit_ref(r->rows, visit, context);
 }
 
 static void visit_barrier(const struct barrier_ref *b, visit_fn *visit, void *context)
@@ -132,6 +133,9 @@ static void visit_op(const struct op *o, visit_fn *visit, void *context)
 		break;
 	case OP_ASSERT:
 		visit(context, o->u.assertion.cond);
+		break;
+	case OP_ASYNC_PREFETCH:
+		visit_ref(o->u.prefetch.ref, visit, context);
 		break;
 	case OP_TRY_CLUSTER_CANCEL:
 		visit_ref(o->u.try_cancel.result, visit, context);

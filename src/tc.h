@@ -261,6 +261,8 @@ struct ref {
 	struct dim extent[TC_MAX_RANK]; /* per axis */
 	bool transposed;                /* :T() swapped the last two dimensions */
 	struct val *cluster_rank;       /* cluster_ref: the CTA it lives in; NULL: own */
+	/* GMEM: a vector whose elements are the rows that the view is made of; NULL: neighbours */
+	const struct ref *rows;
 };
 
 /* One index of a view: integer or recorded value (is_slice false), or a slice. */
@@ -392,21 +394,21 @@ struct role_op {
 	struct scope *body;
 };
 
+struct store_reduction; /* check_copy.h */
 struct copy_op { /* COPY_GMEM_TO_SMEM, COPY_SMEM_TO_GMEM */
 	struct ref *src, *dst;
 	struct barrier_ref barrier;
 	unsigned collective_axes; /* bit i: cluster axis i; 0: none */
 	bool leader_tracked, partitioned;
 	int partition_axis;
-	enum reduce_op reduce;
-	bool has_reduce;
-	bool commit_group; /* SMEM -> GMEM: close the bulk group, default true */
+	const struct store_reduction *reduce; /* SMEM -> GMEM: into what is there; NULL: a store */
+	bool commit_group;                    /* SMEM -> GMEM: close the bulk group, default true */
 };
 struct wait_smem_op {
 	int n;
 	bool read_only; /* for the SMEM alone */
 	bool written;   /* for GMEM, whether or not the kernel can tell */
-}; /* wait_smem_to_gmem */
+};                      /* wait_smem_to_gmem */
 struct mma_op {
 	struct ref *acc, *a, *b;
 	struct barrier_ref barrier;
@@ -509,7 +511,6 @@ struct semaphore_op {    /* SEMAPHORE_SIGNAL, SEMAPHORE_WAIT */
 struct prefetch_op {
 	struct ref *ref;
 	unsigned collective_axes; /* bit i: cluster axis i, whose CTAs take a part each */
-	int partition_axis;       /* dimension of ref that they divide, -1: none */
 };
 
 struct op {
@@ -703,6 +704,9 @@ struct ref *tc_ref_index(struct kern *k, const struct ref *r, const struct index
 struct ref *tc_ref_tile(struct kern *k, const struct ref *r, struct val *const *index,
 			const int64_t *shape, int count);
 struct ref *tc_ref_transpose(struct kern *k, const struct ref *r);
+/* The rows that a vector of numbers names, in its order; `index` of the other dimensions. */
+struct ref *tc_ref_gather(struct kern *k, const struct ref *r, const struct ref *rows,
+			  const struct index *index, int count);
 void tc_ref_usable(struct kern *k, const struct ref *r);
 void tc_barrier_usable(struct kern *k, const struct barrier_ref *b);
 
@@ -797,9 +801,6 @@ void tc_check_cluster_barrier_ref(struct kern *k, const struct barrier_ref *b,
 void tc_check_own(struct kern *k, const struct ref *r);
 void tc_check_copy_gmem_to_smem(struct kern *k, struct copy_op *c);
 void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c);
-/* check_schedule.c */
-void tc_check_try_cancel(struct kern *k, struct try_cancel_op *t);
-void tc_check_query_cancel(struct kern *k, struct query_cancel_op *q);
 void tc_check_tmem_copy(struct kern *k, enum op_kind kind, struct tmem_copy_op *c);
 void tc_check_async_load_tmem(struct kern *k, struct load_op *l);
 void tc_check_async_store_tmem(struct kern *k, struct store_op *s);

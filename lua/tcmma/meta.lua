@@ -190,6 +190,13 @@ function tc.async_copy_sparse_metadata_to_tmem(src, dst, opts) end
 ---@return Fragment
 function tc.async_load_tmem(src) end
 
+---Asks for a tile of an argument to be brought into L2, for a copy that follows later. Nothing waits for it.
+---
+---`collective_axes`: cluster axes whose CTAs ask for a part each of what all of them name.
+---@param ref Ref
+---@param opts? {collective_axes?: string|string[]}
+function tc.async_prefetch(ref, opts) end
+
 ---Stores a fragment of the ref's shape and dtype into TMEM, in a role of whole warpgroups.
 ---
 ---Call `tc.commit_tmem()` before an MMA reads it.
@@ -341,7 +348,7 @@ function tc.copy_gmem_to_smem(src, dst, barrier, opts) end
 ---
 ---Call `tc.commit_smem()` between a `ref:store` and the copy that reads it, and `tc.wait_smem_to_gmem(n)` before the SMEM is written again. Options:
 ---- `commit_group` (true): closes the group of copies that `wait_smem_to_gmem` counts
----- `reduction_op`: "add", "max" or "min" into what GMEM holds
+---- `reduction_op`: what is done to the elements of GMEM with those of SMEM, each atomically: "add", "min", "max" (16-bit floats, integers of 32 and 64 bits; add also float32), "umin", "umax", "smin", "smax" (integers as if they had no sign, or one), "inc", "dec" (32 bits: up to, down from the element of SMEM, then around), "and", "or", "xor"
 ---@param src Ref
 ---@param dst Ref
 ---@param opts? {commit_group?: boolean, reduction_op?: string}
@@ -829,7 +836,6 @@ function tc.tanh(x) end
 ---- `element_strides`: 1 to 8, default 1.
 ---- `swizzle`: `"none"`, `"32B"`, `"64B"`, `"128B"`, `"128B_atom_32B"`, `"128B_atom_32B_flip_8B"`, `"128B_atom_64B"`.
 ---- `interleave`: `"none"`, `"16B"`, `"32B"`; `l2`: `"none"`, `"64B"`, `"128B"`, `"256B"`; `oob`: `"zeros"`, `"nan"`.
----- `im2col`, in place of `box`: a table with `lower` and `upper`, the corners of the box of pixels along width, height and depth, `channels` and `pixels` of a copy, and `mode`: `"all"` (default), or `"w"` or `"w128"` along the width alone.
 ---- `dtype`: the map's element type, such as `"tf32"` or `"16u4_align16b"`; default: the array's.
 ---@param array tcmma.array
 ---@param opts table
@@ -1364,7 +1370,9 @@ function class_ref:T() end
 ---A view: one index per dimension, 0-based; an integer or recorded value drops the dimension, `tc.ds(start, size)` and `tc.all` keep it. Missing indices are `tc.all`.
 ---
 ---Nothing is moved. TMEM is sliced along columns only.
----@param ... integer|Scalar|Slice
+---
+---The first index into a 2-dimensional argument may be a vector of uint32 in SMEM or GMEM: the view has the rows that it names, in its order. Such a view is copied by `tc.copy_gmem_to_smem` (a gather) and `tc.copy_smem_to_gmem` (a scatter), on `sm_100a`. The numbers are read by one thread of the role: `tc.commit_smem()` after a store of them.
+---@param ... integer|Scalar|Slice|Ref
 ---@return Ref
 function class_ref:at(...) end
 

@@ -1,0 +1,269 @@
+-- Rows that a vector names, gathered and scattered by TMA; prefetches into L2.
+local tc = require "tcmma"
+local kernels = require "compiler_kernels"
+local helper = require "helper"
+
+local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
+
+local function runs(kernel, check, make, targets)
+  for _, target in ipairs(targets or { "sm_100a" }) do
+    for _, mode in ipairs(modes) do
+      local arrays = { make() }
+      local report = kernel:emulate({ target = target, mode = mode.mode, seed = mode.seed }, table.unpack(arrays))
+      assert.are.equal(0, #report.hazards, report.hazards[1] and report.hazards[1].message)
+      check(table.unpack(arrays))
+    end
+    local ok, message, code = kernels.assembles(kernel, target)
+    if code ~= "no-library" then assert.is_true(ok, message) end
+  end
+end
+
+local ROWS, COLUMNS = 96, 256
+
+-- Row numbers, some twice, some beyond the array.
+local function numbers(count, unique)
+  local list, seen = {}, {}
+  math.randomseed(7)
+  for i = 1, count do
+    repeat list[i] = math.random(0, unique and ROWS - 1 or ROWS + 20) until not (unique and seen[list[i]])
+    seen[list[i]] = true
+  end
+  return tc.from_table(list, tc.uint32)
+end
+
+-- Loads tile (count, width) of the rows named from column `from` on and stores it to out.
+local function gather(o)
+  return tc.kernel{
+    name = "gather",
+    args = { tc.gmem({ ROWS, COLUMNS }, o.dtype), tc.gmem({ o.count }, tc.uint32),
+      tc.gmem({ o.count, o.width }, o.dtype) },
+    body = function(a, rows, out)
+      local tile = tc.smem({ 2, o.count, o.width }, o.dtype, o.swizzle and { swizzle = o.swizzle })
+      local loaded = tc.barrier{}
+      local named = rows
+      if o.staged then
+        named = tc.smem({ o.count }, tc.uint32)
+        named:store(rows:load())
+        tc.commit_smem()
+      end
+      tc.copy_gmem_to_smem(a:at(named, tc.ds(o.from, o.width)), tile[1], loaded)
+      tc.barrier_wait(loaded)
+      out:store(tile[1]:load())
+    end,
+  }
+end
+
+describe("a gather", function()
+  for _, o in ipairs{
+    { dtype = tc.float32, count = 16, width = 32, from = 0 },
+    { dtype = tc.float16, count = 64, width = 128, from = 64 },
+    { dtype = tc.bfloat16, count = 128, width = 64, from = 0, swizzle = 64, staged = true },
+    { dtype = tc.float32, count = 32, width = 16, from = 8, swizzle = 32 },
+    { dtype = tc.int32, count = 24, width = 40, from = 16, swizzle = "none", staged = true },
+  } do
+    it(("of %d rows of %d %s, swizzle %s, numbers in %s"):format(o.count, o.width, o.dtype, o.swizzle or "chosen",
+      o.staged and "SMEM" or "GMEM"), function()
+      local a = kernels.integers({ ROWS, COLUMNS }, o.dtype, 3)
+      local rows = numbers(o.count)
+      local x, at = a:totable(), rows:totable()
+      runs(gather(o), function(_, _, out)
+        local y = out:totable()
+        for i = 1, o.count do
+          for j = 1, o.width do
+            local row = x[at[i] + 1]
+            assert.are.equal(row and row[o.from + j] or 0, y[i][j])
+          end
+        end
+      end, function() return a, rows, tc.ones({ o.count, o.width }, o.dtype) end)
+    end)
+  end
+
+  it("waits for its numbers to be stored", function()
+    local kernel = tc.kernel{
+      name = "early", args = { tc.gmem({ ROWS, 64 }, tc.float32), tc.gmem({ 128 }, tc.uint32), tc.gmem({ 128, 32 },
+        tc.float32) },
+      body = function(a, rows, out)
+        local tile, loaded, named = tc.smem({ 128, 32 }, tc.float32), tc.barrier{}, tc.smem({ 128 }, tc.uint32)
+        named:store(rows:load())
+        tc.copy_gmem_to_smem(a:at(named, tc.ds(0, 32)), tile, loaded)
+        tc.barrier_wait(loaded)
+        out:store(tile:load())
+      end,
+    }
+    local report = kernel:emulate({ target = "sm_100a", mode = "check" }, tc.ones({ ROWS, 64 }, tc.float32),
+      numbers(128), tc.zeros({ 128, 32 }, tc.float32))
+    assert.is_true(#report.hazards > 0)
+  end)
+
+  it("feeds an MMA", function()
+    local kernel = tc.kernel{
+      name = "rows", args = { tc.gmem({ ROWS, 128 }, tc.bfloat16), tc.gmem({ 128 }, tc.uint32),
+        tc.gmem({ 128, 64 }, tc.bfloat16), tc.gmem({ 128, 64 }, tc.float32) },
+      body = function(a, rows, b, out)
+        local x, y = tc.smem({ 128, 128 }, tc.bfloat16), tc.smem({ 128, 64 }, tc.bfloat16)
+        local acc = tc.tmem({ 128, 64 }, tc.float32)
+        local loaded, done = tc.barrier{ num_arrivals = 2 }, tc.barrier{ orders_tensor_core = true }
+        tc.copy_gmem_to_smem(a:at(rows), x, loaded)
+        tc.copy_gmem_to_smem(b, y, loaded)
+        tc.barrier_wait(loaded)
+        tc.mma(acc, x, y, { barrier = done, accumulate = false })
+        tc.barrier_wait(done)
+        out:store(tc.async_load_tmem(acc))
+      end,
+    }
+    local a, b, rows = kernels.integers({ ROWS, 128 }, tc.bfloat16, 1), kernels.integers({ 128, 64 }, tc.bfloat16, 2),
+      numbers(128)
+    local product, at = tc.reference.matmul(a, b):totable(), rows:totable()
+    runs(kernel, function(_, _, _, out)
+      local y = out:totable()
+      for i = 1, 128 do
+        local row = product[at[i] + 1]
+        for j = 1, 64 do assert.are.equal(row and row[j] or 0, y[i][j]) end
+      end
+    end, function() return a, rows, b, tc.zeros({ 128, 64 }, tc.float32) end)
+  end)
+
+  it("does not run on Hopper", function()
+    local kernel = gather{ dtype = tc.float32, count = 16, width = 32, from = 0 }
+    assert.is_truthy(helper.message(function() kernel:ptx{ target = "sm_90a" } end)
+      :find("sm_90a has no TMA for rows that a vector names", 1, true))
+  end)
+end)
+
+describe("a scatter", function()
+  for _, o in ipairs{ { dtype = tc.float32, width = 64 }, { dtype = tc.float16, width = 64, swizzle = 32 },
+                      { dtype = tc.float32, width = 32, swizzle = "none" } } do
+    it(("of rows of %d %s, swizzle %s"):format(o.width, o.dtype, o.swizzle or "chosen"), function()
+      local kernel = tc.kernel{
+        name = "scatter", args = { tc.gmem({ 32, o.width }, o.dtype), tc.gmem({ 32 }, tc.uint32),
+          tc.gmem({ ROWS, COLUMNS }, o.dtype) },
+        body = function(a, rows, out)
+          local tile, loaded = tc.smem({ 32, o.width }, o.dtype, o.swizzle and { swizzle = o.swizzle }), tc.barrier{}
+          tc.copy_gmem_to_smem(a, tile, loaded)
+          tc.barrier_wait(loaded)
+          tc.copy_smem_to_gmem(tile, out:at(rows, tc.ds(64, o.width)))
+          tc.wait_smem_to_gmem(0)
+        end,
+      }
+      local a, rows = kernels.integers({ 32, o.width }, o.dtype, 4), numbers(32, true)
+      local x, at = a:totable(), rows:totable()
+      runs(kernel, function(_, _, out)
+        local y, expected = out:totable(), {}
+        for i = 1, 32 do expected[at[i]] = x[i] end
+        for i = 0, ROWS - 1 do
+          for j = 0, COLUMNS - 1 do
+            local inside = expected[i] and j >= 64 and j < 64 + o.width
+            assert.are.equal(inside and expected[i][j - 63] or 9, y[i + 1][j + 1])
+          end
+        end
+      end, function() return a, rows, tc.full({ ROWS, COLUMNS }, 9, o.dtype) end)
+    end)
+  end
+end)
+
+describe("row numbers", function()
+  local setup = {
+    args = { tc.gmem({ 64, 64 }, tc.float32), tc.gmem({ 16 }, tc.uint32), tc.gmem({ 2, 64, 64 }, tc.float32) },
+    cluster = { 2 }, cluster_names = { "c" },
+  }
+  local function refuses(title, expected, bad, good)
+    helper.refuses(title, expected, function(a, rows, deep)
+      local tile, barrier = tc.smem({ 16, 64 }, tc.float32), tc.barrier{}
+      local o = { a = a, rows = rows, deep = deep, tile = tile, barrier = barrier,
+        signed = tc.smem({ 16 }, tc.int32), wide = tc.smem({ 16 }, tc.uint64), odd = tc.smem({ 6 }, tc.uint32),
+        matrix = tc.smem({ 2, 16 }, tc.uint32, { swizzle = "none" }), narrow = tc.smem({ 16, 4 }, tc.float32) }
+      return function() bad(o) end, good and function() good(o) end
+    end, setup)
+  end
+  local function copy(o, view) tc.copy_gmem_to_smem(view, o.tile, o.barrier) end
+
+  refuses("of columns", "Gathers/scatters only supported along the first dimension of 2D arrays",
+    function(o) return o.a:at(tc.all, o.rows) end, function(o) copy(o, o.a:at(o.rows)) end)
+  refuses("into an array of 3 dimensions", "Gathers/scatters only supported along the first dimension of 2D arrays",
+    function(o) return o.deep:at(o.rows) end)
+  refuses("beside an integer", "Gather/scatter unsupported when using integer indexing",
+    function(o) return o.a:at(o.rows, 3) end, function(o) return o.a:at(o.rows, tc.ds(0, 8)) end)
+  refuses("in two dimensions", "Gather/scatter indices must be 1D",
+    function(o) return o.a:at(o.matrix) end, function(o) copy(o, o.a:at(o.matrix[1])) end)
+  refuses("of 64 bits", "Gather/scatter indices must be integers that are at most 32-bit wide",
+    function(o) return o.a:at(o.wide) end)
+  refuses("with a sign", "Gather/scatter indices must be unsigned", function(o) return o.a:at(o.signed) end)
+  refuses("that are no fours", "Rows are gathered and scattered by fours, but there are 6 row numbers.",
+    function(o) return o.a:at(o.odd) end)
+  refuses("into SMEM", "Arrays are not supported as indices.", function(o) return o.tile:at(o.rows) end)
+  refuses("of a load", "Arrays are not supported as indices.", function(o) return o.a:at(o.rows):load() end)
+  refuses("of a tile", "Arrays are not supported as indices.",
+    function(o) return o.a:at(o.rows):tile({ 0, 0 }, { 16, 32 }) end)
+  refuses("of a multicast", "Collective copies with gather/scatter unsupported",
+    function(o) tc.copy_gmem_to_smem(o.a:at(o.rows), o.tile, o.barrier, { collective_axes = "c" }) end)
+  refuses("of a reduction", "Gather/scatter TMA can't perform reductions",
+    function(o) tc.copy_smem_to_gmem(o.tile, o.a:at(o.rows), { reduction_op = "add" }) end,
+    function(o) tc.copy_smem_to_gmem(o.tile, o.a:at(o.rows)) end)
+  refuses("of narrow rows",
+    "Gather/scatter TMA would require breaking it up into transfers of 64 bytes, but need a multiple of 128 bytes",
+    function(o) tc.copy_gmem_to_smem(o.a:at(o.rows, tc.ds(0, 4)), o.narrow, o.barrier) end)
+end)
+
+describe("a gather into padded SMEM", function()
+  helper.refuses("of 4-bit elements", "Rows are not gathered into padded SMEM, nor scattered from it.",
+    function(a, rows)
+      local padded, barrier = tc.smem({ 16, 128 }, "e2m1", { padded = true }), tc.barrier{}
+      local packed = tc.smem({ 16, 256 }, "e2m1")
+      return function() tc.copy_gmem_to_smem(a:at(rows, tc.ds(0, 128)), padded, barrier) end,
+        function() tc.copy_gmem_to_smem(a:at(rows), packed, barrier) end
+    end, { args = { tc.gmem({ 64, 256 }, "e2m1"), tc.gmem({ 16 }, tc.uint32) } })
+end)
+
+describe("tc.async_prefetch", function()
+  it("changes nothing, and asks for every byte of the tile", function()
+    local kernel = tc.kernel{
+      name = "prefetch", args = { tc.gmem({ 2, 600, 320 }, tc.float16), tc.gmem({ 16 }, tc.uint32),
+        tc.gmem({ 64, 64 }, tc.float16) },
+      cluster = { 2 }, cluster_names = { "c" },
+      body = function(a, rows, b)
+        local role = tc.role{ name = "ahead", warps = 1 }
+        role(function()
+          tc.async_prefetch(a:at(1, tc.ds(10, 512), tc.ds(8, 320)))
+          tc.async_prefetch(a:tile({ 0, 0, 0 }, { 1, 128, 64 }), { collective_axes = "c" })
+          tc.async_prefetch(b:at(rows))
+        end)
+      end,
+    }
+    local function boxes(target)
+      local text, count = kernel:ptx{ target = target }, {}
+      for opcode in text:gmatch "cp%.async%.bulk%.prefetch%.tensor%.(%S+)" do
+        count[opcode] = (count[opcode] or 0) + 1
+      end
+      return count
+    end
+    -- 512 x 320 in boxes of 256 x 160; half of the 128 x 64 tile; 16 rows by fours.
+    assert.are.same({ ["3d.L2.global.tile"] = 5, ["2d.L2.global.tile::gather4"] = 4 }, boxes "sm_100a")
+    assert.are.same({ ["3d.L2.global.tile"] = 5 }, boxes "sm_90a")
+    runs(kernel, function() end, function()
+      return tc.zeros({ 2, 600, 320 }, tc.float16), numbers(16), tc.zeros({ 64, 64 }, tc.float16)
+    end, { "sm_100a", "sm_90a" })
+  end)
+
+  local setup = { args = { tc.gmem({ "M", 64 }, tc.float32), tc.gmem({ 512, 64 }, tc.float32) }, cluster = { 2 },
+    cluster_names = { "c" } }
+  local got = "SMEM ref, float32 (8, 32), swizzle 128, allocated at line 251"
+  helper.refuses("a tile of SMEM", "ref must be a GMEM reference, got " .. got, function(a)
+    local tile = tc.smem({ 8, 32 }, tc.float32)
+    return function() tc.async_prefetch(tile) end, function() tc.async_prefetch(a:tile({ 0, 0 }, { 8, 32 })) end
+  end, setup)
+  helper.refuses("an array of unknown size",
+    "tc.async_prefetch takes a view of fixed size, but GMEM ref, float32 (M, 64), argument 1 has dimension 'M'.",
+    function(a, b) return function() tc.async_prefetch(a) end, function() tc.async_prefetch(b) end end, setup)
+  helper.refuses("rows of few bytes",
+    "Async copies require the number of bits copied along the last dimension to be divisible by 128, but got 96",
+    function(_, b)
+      return function() tc.async_prefetch(b:at(tc.ds(0, 8), tc.ds(0, 3))) end,
+        function() tc.async_prefetch(b:at(tc.ds(0, 8), tc.ds(0, 4))) end
+    end, setup)
+  helper.refuses("a tile that does not fall into parts",
+    "None of the leading dimensions in the transformed slice shape (7, 64) is divisible by the collective size 2",
+    function(_, b)
+      return function() tc.async_prefetch(b:at(tc.ds(0, 7)), { collective_axes = "c" }) end,
+        function() tc.async_prefetch(b:at(tc.ds(0, 6)), { collective_axes = "c" }) end
+    end, setup)
+end)

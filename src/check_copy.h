@@ -1,0 +1,31 @@
+/* Legality of what moves data, and of work that CTAs hand to each other. */
+#ifndef TCMMA_CHECK_COPY_H
+#define TCMMA_CHECK_COPY_H
+
+#include "tc.h"
+
+/* What a copy from SMEM does to the elements that GMEM holds: one row of tc_store_reductions. */
+struct store_reduction {
+	const char *name, *ptx;
+	char sign; /* of integers: 'u', 's', or 0 for that of the dtype */
+	bool floats, f32;
+};
+extern const struct store_reduction tc_store_reductions[]; /* ends with a NULL name */
+
+/* check_copy.c: what TMA takes of an argument. */
+void tc_check_tma_gmem(struct kern *k, const struct ref *r);
+
+/* check_gather.c: rows that a vector names; copies of them; what all else than copies asks. */
+void tc_check_gather(struct kern *k, const struct ref *r, const struct ref *rows,
+		     const struct index *index, int count);
+void tc_check_gather_copy(struct kern *k, const struct copy_op *c);
+void tc_check_no_gather(struct kern *k, const struct ref *r);
+void tc_check_prefetch(struct kern *k, struct prefetch_op *p);
+/* The first dimension that falls into a part for each CTA; -1: none does. */
+int tc_prefetch_cut(const struct ref *r, int ctas);
+
+/* check_schedule.c */
+void tc_check_try_cancel(struct kern *k, struct try_cancel_op *t);
+void tc_check_query_cancel(struct kern *k, struct query_cancel_op *q);
+
+#endif

@@ -1,0 +1,239 @@
+/*
+ * Copies of rows that a vector names: four rows an instruction, a panel of the SMEM image wide
+ * (docs/isa.md 8.2, gather4 and scatter4).  Prefetches of tiles into L2.
+ */
+#include "check_copy.h"
+#include "compile.h"
+
+/* ---- row numbers ---------------------------------------------------------------------------- */
+
+static struct maddr rows_address(struct low *l, const struct ref *rows)
+{
+	struct smem_view v;
+	struct mopnd offset;
+	int bytes = tc_dtypes[rows->alloc->dtype].bits / 8;
+
+	if (rows->alloc->space == SP_GMEM)
+		return (struct maddr){.reg = tc_low_gmem_address(l, rows)};
+	tc_low_smem_view(l, rows, &v);
+	if (v.layout.swizzle)
+		tc_low_fail(l, "row numbers are read from a plain SMEM ref: allocate it with "
+			       "swizzle = \"none\"");
+	offset = tc_low_add(l, tc_low_mul(l, v.row, v.layout.row_bytes),
+			    tc_low_mul(l, v.column, bytes));
+	if (offset.kind == MO_IMM)
+		v.tile.offset += offset.imm;
+	else
+		v.tile.reg =
+			tc_low_add(l, offset, mo_reg(v.tile.reg.id ? v.tile.reg : l->c->smem)).reg;
+	return v.tile;
+}
+
+static void load_rows(struct low *l, const struct ref *rows, struct maddr at, int64_t first,
+		      struct mopnd *row)
+{
+	int bits = tc_dtypes[rows->alloc->dtype].bits;
+	const char *opcode = tc_arena_printf(
+		l->arena, "ld.%s.u%d", rows->alloc->space == SP_GMEM ? "global" : "shared", bits);
+
+	for (int i = 0; i < 4; i++) {
+		struct mreg d = mi_b32(l);
+
+		mi(l, opcode, R(d), M(at, (first + i) * bits / 8));
+		row[i] = mo_reg(d);
+	}
+}
+
+/* ---- gather and scatter --------------------------------------------------------------------- */
+
+struct gathering {
+	const struct ref *gmem, *smem;
+	struct smem_view view;
+	struct mreg map;
+	int64_t columns, panels; /* of a piece; how many side by side */
+	const char *opcode;
+	const struct maddr *barrier; /* NULL: a scatter */
+};
+
+/* Where row `row` of piece `panel` lies in SMEM. */
+static struct maddr piece_at(struct low *l, const struct gathering *g, int64_t row, int64_t panel)
+{
+	const struct smem_layout *s = &g->view.layout;
+	struct maddr a = g->view.tile;
+	struct mopnd offset;
+
+	if (s->swizzle) {
+		offset = tc_low_mul(l, tc_low_udiv(l, g->view.column, s->panel_columns),
+				    s->panel_bytes);
+		a.offset += panel * s->panel_bytes;
+	} else {
+		offset = tc_low_mul(l, g->view.column, s->bits / 8);
+	}
+	offset = tc_low_add(l, offset, tc_low_mul(l, g->view.row, s->row_bytes));
+	a.offset += row * s->row_bytes;
+	if (offset.kind == MO_IMM)
+		a.offset += offset.imm;
+	else
+		a.reg = tc_low_add(l, offset, mo_reg(a.reg.id ? a.reg : l->c->smem)).reg;
+	return a;
+}
+
+static void each_piece(struct low *l, const struct gathering *g)
+{
+	struct mopnd coordinate[5], first = tc_low_value(l, g->gmem->start[1]);
+	struct maddr numbers = rows_address(l, g->gmem->rows);
+
+	for (int64_t row = 0; row < g->view.rows; row += 4) {
+		load_rows(l, g->gmem->rows, numbers, row, coordinate + 1);
+		for (int64_t p = 0; p < g->panels; p++) {
+			struct maddr a = piece_at(l, g, row, p);
+			struct mopnd m;
+
+			coordinate[0] = tc_low_add(l, first, mo_imm(p * g->columns));
+			m = mo_map(l, g->map, coordinate, 5);
+			if (g->barrier)
+				mi(l, g->opcode, M(a, 0), m, M(*g->barrier, 0));
+			else
+				mi(l, g->opcode, m, M(a, 0));
+		}
+	}
+}
+
+static void plan_gather(struct low *l, struct gathering *g)
+{
+	const struct smem_layout *s = &g->view.layout;
+	struct param map;
+
+	tc_low_smem_view(l, g->smem, &g->view);
+	g->columns = s->swizzle ? s->panel_columns : g->view.columns;
+	if (g->columns > g->view.columns)
+		g->columns = g->view.columns;
+	if (g->columns > 256)
+		tc_low_fail(l, "a gather or scatter moves at most 256 columns of a plain SMEM ref: "
+			       "use a swizzled one, or cut the columns");
+	g->panels = g->view.columns / g->columns;
+	tc_low_plan_map(l, &map, g->gmem, g->smem->alloc);
+	map.box[0] = (uint32_t)g->columns;
+	g->map = tc_low_tensormap(l, &map);
+}
+
+void tc_low_gather(struct low *l, const struct copy_op *o)
+{
+	bool load = o->src->rows != NULL;
+	struct gathering g = {.gmem = load ? o->src : o->dst, .smem = load ? o->dst : o->src};
+	struct maddr barrier;
+
+	if (!l->c->target->tmem_columns)
+		tc_low_fail(l,
+			    "%s has no TMA for rows that a vector names (gather4, scatter4).\n  "
+			    "What would fit: a copy of neighbouring rows, or x[row]:load() of each "
+			    "row.",
+			    l->c->target->name);
+	plan_gather(l, &g);
+	if (load) {
+		g.opcode = "cp.async.bulk.tensor.2d.shared::cluster.global.tile::gather4.mbarrier::"
+			   "complete_tx::bytes";
+		barrier = tc_low_barrier(l, &o->barrier);
+		g.barrier = &barrier;
+		tc_low_expect_bytes(l, &o->barrier,
+				    g.view.rows * g.view.columns * g.view.layout.bits / 8,
+				    (struct mreg){.id = 0});
+	} else {
+		g.opcode = "cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group";
+	}
+	each_piece(l, &g);
+}
+
+/* ---- prefetch -------------------------------------------------------------------------------- */
+
+enum {
+	MOST_BOXES = 256
+};
+
+static int64_t box_of(int64_t extent)
+{
+	int64_t d = extent < 256 ? extent : 256;
+
+	while (extent % d)
+		d--;
+	return d;
+}
+
+static void prefetch_rows(struct low *l, const struct ref *r)
+{
+	struct maddr numbers = rows_address(l, r->rows);
+	int64_t columns = box_of(r->shape[1].size);
+	struct mopnd coordinate[5], first = tc_low_value(l, r->start[1]);
+	struct mreg tensormap;
+	struct param map;
+
+	tc_low_plan_map(l, &map, r, NULL);
+	map.box[0] = (uint32_t)columns;
+	tensormap = tc_low_tensormap(l, &map);
+	for (int64_t row = 0; row < r->shape[0].size; row += 4) {
+		load_rows(l, r->rows, numbers, row, coordinate + 1);
+		for (int64_t c = 0; c < r->shape[1].size; c += columns) {
+			coordinate[0] = tc_low_add(l, first, mo_imm(c));
+			mi(l, "cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4",
+			   mo_map(l, tensormap, coordinate, 5));
+		}
+	}
+}
+
+/* The tile, or this CTA's part of it, in boxes. */
+static void prefetch_tile(struct low *l, const struct ref *r, int cut, int ctas,
+			  struct mopnd position)
+{
+	int64_t extent[5], boxes = 1;
+	struct mopnd start[5];
+	struct param map;
+	struct mreg tensormap;
+	const char *opcode;
+
+	tc_low_plan_map(l, &map, r, NULL);
+	for (int m = 0; m < map.rank; m++) {
+		int axis = map.axis[m];
+
+		start[m] = tc_low_value(l, r->start[axis]);
+		extent[m] = r->extent[axis].size;
+		if (ctas > 1 && axis == r->axis[cut]) {
+			extent[m] /= ctas;
+			start[m] = tc_low_add(l, start[m], tc_low_mul(l, position, extent[m]));
+		}
+		map.box[m] = (uint32_t)box_of(extent[m]);
+		boxes *= extent[m] / map.box[m];
+	}
+	if (boxes > MOST_BOXES)
+		tc_documented_at(l->c->err, l->op->pos, PREFETCH_BOXES, "",
+				 tc_shape_text(l->c->kern, r), tc_integer_text(l->c->kern, boxes));
+	tensormap = tc_low_tensormap(l, &map);
+	opcode = tc_arena_printf(l->arena, "cp.async.bulk.prefetch.tensor.%dd.L2.global.tile",
+				 map.rank);
+	for (int64_t b = 0; b < boxes; b++) {
+		struct mopnd coordinate[5];
+		int64_t rest = b;
+
+		for (int m = 0; m < map.rank; m++) {
+			int64_t count = extent[m] / map.box[m];
+
+			coordinate[m] = tc_low_add(l, start[m], mo_imm(rest % count * map.box[m]));
+			rest /= count;
+		}
+		mi(l, opcode, mo_map(l, tensormap, coordinate, map.rank));
+	}
+}
+
+void tc_lower_async_prefetch(struct low *l, const struct op *op)
+{
+	const struct prefetch_op *o = &op->u.prefetch;
+	int ctas = tc_cluster_size(l->c->kern, o->collective_axes);
+
+	tc_low_first_leader(l);
+	if (o->ref->rows && !l->c->target->tmem_columns)
+		return; /* a hint that this target has no instruction for */
+	if (o->ref->rows)
+		prefetch_rows(l, o->ref);
+	else
+		prefetch_tile(l, o->ref, tc_prefetch_cut(o->ref, ctas), ctas,
+			      ctas > 1 ? tc_low_cluster_position(l, o->collective_axes) : I(0));
+}
