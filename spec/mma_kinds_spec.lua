@@ -54,13 +54,20 @@ describe("tcgen05.mma", function()
     mma.dense{ m = 128, n = 128, k = 128, a = tc.i8, b = tc.u8, d = tc.i32, a_transposed = true, targets = i8 }
   end)
 
-  it("with N from 16 to 512", function()
-    for n = 16, 512, 16 do
+  it("with N from 8 to 512", function()
+    for n = 8, 512, 16 do
       mma.dense{ m = 128, n = n, k = 16, a = tc.f16, b = tc.f16, a_swizzle = 32, b_swizzle = 32, b_transposed = true,
                  modes = { "fast" } }
     end
     for _, n in ipairs{ 264, 384, 504 } do
       mma.dense{ m = 128, n = n, k = 64, a = tc.e4m3, b = tc.e4m3, b_transposed = true }
+    end
+    for _, n in ipairs{ 8, 24, 40, 104 } do
+      mma.dense{ m = 64, n = n, k = 32, a = tc.f16, b = tc.f16, b_transposed = true }
+    end
+    for _, n in ipairs{ 8, 24, 48 } do
+      mma.dense{ m = 128, n = n, k = 32, a = tc.i8, b = tc.u8, d = tc.i32, b_transposed = true, targets = i8 }
+      mma.dense{ m = 64, n = n, k = 64, a = tc.u8, b = tc.u8, d = tc.i32, b_transposed = true, targets = i8 }
     end
     for _, n in ipairs{ 272, 384, 496, 512 } do
       mma.dense{ m = 128, n = n, k = 32, a = tc.i8, b = tc.u8, d = tc.i32, b_transposed = true, targets = i8 }

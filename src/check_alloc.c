@@ -132,6 +132,16 @@ static int64_t tmem_columns(const struct alloc *a)
 	return columns;
 }
 
+/* 64 rows: the steps of N of the instruction, twice that where halves of N lie one above the other.
+ */
+static void check_half_columns(struct kern *k, enum tmem_layout layout, int64_t columns)
+{
+	if (layout == TML_M64_COLLECTIVE && columns % 16)
+		tc_documented(&k->err, TMEM_COLUMNS_16, "", tc_integer_text(k, columns));
+	if (layout == TML_HALF_LANE && columns % 8)
+		tc_documented(&k->err, TMEM_COLUMNS_8, "", tc_integer_text(k, columns));
+}
+
 /* No layout given: by the rows, as Pallas infers it. */
 static void infer_layout(struct kern *k, struct alloc *a, int64_t rows, int64_t columns)
 {
@@ -148,8 +158,8 @@ static void infer_layout(struct kern *k, struct alloc *a, int64_t rows, int64_t 
 		a->layout = a->collective ? TML_M64_COLLECTIVE : TML_HALF_LANE;
 		if (a->packing > columns / 2)
 			tc_documented(&k->err, TMEM_PACKING, "", tc_integer_text(k, a->packing));
-		if (columns % 16 && tc_lanes_have_halves(k))
-			tc_documented(&k->err, TMEM_COLUMNS_16, "", tc_integer_text(k, columns));
+		if (tc_lanes_have_halves(k))
+			check_half_columns(k, a->layout, columns);
 	} else if (rows % 64 == 0 && rows <= 256 && !tc_lanes_have_halves(k)) {
 		a->layout = TML_DEFAULT;
 	} else {
@@ -178,8 +188,8 @@ static void check_layout(struct kern *k, struct alloc *a, int64_t rows, int64_t 
 	int bits = tc_dtypes[a->dtype].bits;
 
 	a->packing = t->packing;
-	if (!t->columns && columns % 16)
-		tc_documented(&k->err, TMEM_COLUMNS_16, "", tc_integer_text(k, columns));
+	if (!t->columns)
+		check_half_columns(k, a->layout, columns);
 	if (rows % t->rows || columns % width)
 		tc_documented(&k->err, TMEM_TILES, "", dims_text(k, a),
 			      tc_pair_text(k, t->rows, width));

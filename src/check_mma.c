@@ -332,17 +332,16 @@ static void check_dtypes(struct kern *k, const struct mma_op *m, const struct mm
 	}
 }
 
+/* N of the instruction, in each CTA half of it for a pair. */
 static void check_n(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
 	const char *more = tc_got(k, "b", m->b), *n = tc_integer_text(k, s->n);
 	bool integer = s->d == DT_I32;
-	int groups = s->m == 64 && !s->collective && tc_lanes_have_halves(k) ? 2 : 1;
-	int r = (s->collective ? 16 : 8) * (integer ? 2 : 1);
+	int r = integer ? 16 : 8;
 
-	if (s->n % groups || s->n / groups % r)
+	if (s->n % r && !(integer && !s->collective && (s->n == 8 || s->n == 24)))
 		tc_documented(&k->err, MMA_N_MULTIPLE, more, s->collective ? "2 CTA" : "1 CTA",
-			      integer ? " integer" : "", groups == 2 ? " with 2 lane groups" : "",
-			      tc_integer_text(k, r), n);
+			      integer ? " integer" : "", tc_integer_text(k, r), n);
 	r = s->collective && integer ? 32 : 16;
 	if (s->sparse && s->n % r)
 		tc_documented(&k->err, MMA_N_SPARSE, more, tc_integer_text(k, r), n);
@@ -416,8 +415,6 @@ static void check_tiles(struct kern *k, const struct mma_op *m, const struct mma
 		tc_documented(&k->err, MMA_SPARSE_B_TILING, tc_got(k, "b", m->b));
 	if (s->sparse && s->n > 256)
 		tc_documented(&k->err, MMA_SPARSE_TILES, tc_got(k, "b", m->b));
-	if (s->scaled && s->n > 256)
-		tc_documented(&k->err, MMA_SCALED_TILES, tc_got(k, "b", m->b));
 }
 
 /* ---- the SMEM descriptor ------------------------------------------------------------ */

@@ -122,11 +122,12 @@ void tc_check_async_store_tmem(struct kern *k, struct store_op *s)
 	if (!fragment_shape(s->value, s->ref))
 		tc_documented(&k->err, STORE_SHAPE, tc_got(k, "the ref", s->ref),
 			      fragment_shape_text(k, s->value), tc_shape_text(k, s->ref));
+	/* Before the dtype, which no fragment has. */
+	if (a->layout == TML_SPARSE_METADATA)
+		tc_documented(&k->err, STORE_METADATA, tc_got(k, "the ref", s->ref));
 	if (s->value->dtype != a->dtype)
 		tc_documented(&k->err, STORE_DTYPE, tc_got(k, "the ref", s->ref),
 			      tc_dtypes[s->value->dtype].mlir, tc_dtypes[a->dtype].mlir);
-	if (a->layout == TML_SPARSE_METADATA)
-		tc_documented(&k->err, STORE_METADATA, tc_got(k, "the ref", s->ref));
 	check_tmem_tile(k, s->ref);
 }
 
@@ -199,8 +200,6 @@ static void check_scales(struct kern *k, const struct ref *src, const struct ref
 		tc_documented(&k->err, COPY_SCALES_LAYOUT, tc_got(k, "dst", dst),
 			      tc_layout_text(k, dst->alloc));
 	check_scales_shape(k, src, rows / 128, columns / 4, 32, 16, dst);
-	if (rows > 256)
-		tc_documented(&k->err, COPY_SCALES_MAX, tc_got(k, "dst", dst));
 }
 
 static void check_metadata(struct kern *k, const struct ref *src, const struct ref *dst)

@@ -9,8 +9,9 @@
 static const struct mreg whole;
 
 enum {
-	WIDEST = 256,      /* N of an instruction */
-	SCALES_A_GROUP = 4 /* factors along K that one column holds for each row */
+	WIDEST = 256,       /* N of an instruction */
+	SCALES_A_GROUP = 4, /* factors along K that one column holds for each row */
+	SCALE_LANES = 32    /* rows whose factors one column holds */
 };
 
 struct mma {
@@ -73,7 +74,7 @@ static void issue(struct low *l, struct mma *x, const struct mma_step *step)
 		int64_t group = step->k / s->block / SCALES_A_GROUP;
 
 		operand[count++] = M(x->a_scale, group * x->a_group);
-		operand[count++] = M(x->b_scale, group * x->b_group);
+		operand[count++] = M(x->b_scale, group * x->b_group + step->n / SCALE_LANES);
 	}
 	operand[count++] = step->k ? mo_imm(1) : x->accumulate;
 	mi_emit(l, x->opcode, operand, count);
