@@ -159,14 +159,7 @@ static struct emu_between_page *page_of(struct emu_between *b, uint64_t number)
 
 /* ---- one cell -------------------------------------------------------------------------- */
 
-struct check {
-	struct emu_access *access;
-	struct emu_between *between;
-	struct emu_spot spot;
-	struct emu_touch touch; /* what the access will leave behind */
-};
-
-static void judge(struct check *c, const struct emu_touch *earlier, bool write)
+static void judge(struct emu_between_check *c, const struct emu_touch *earlier, bool write)
 {
 	struct emu_access *a = c->access;
 	const struct emu_clock *clock;
@@ -235,7 +228,8 @@ static bool replaces(const struct emu_touch *now, const struct emu_touch *old, b
 	return false;
 }
 
-static void leave(struct check *c, struct emu_between_cell *cell, struct emu_touch *at, bool write)
+static void leave(struct emu_between_check *c, struct emu_between_cell *cell, struct emu_touch *at,
+		  bool write)
 {
 	struct emu_touch now = c->touch;
 
@@ -253,7 +247,7 @@ static void leave(struct check *c, struct emu_between_cell *cell, struct emu_tou
 }
 
 /* Reads of what is written now have been looked at. */
-static void forget_reads(struct check *c, struct emu_between_cell *cell)
+static void forget_reads(struct emu_between_check *c, struct emu_between_cell *cell)
 {
 	uint32_t *link = &cell->more;
 
@@ -269,7 +263,17 @@ static void forget_reads(struct check *c, struct emu_between_cell *cell)
 	}
 }
 
-static void check_cell(struct check *c, struct emu_between_cell *cell)
+bool emu_between_joins(struct emu_hazards *h)
+{
+	struct ended *e = ended(h->cluster->grid->between, h->cluster->index);
+
+	if (e)
+		e->running = h;
+	h->joined = e;
+	return e;
+}
+
+static void check_cell(struct emu_between_check *c, struct emu_between_cell *cell)
 {
 	judge(c, &cell->write, true);
 	if (c->access->write)
@@ -284,30 +288,19 @@ static void check_cell(struct check *c, struct emu_between_cell *cell)
 	}
 }
 
-void emu_between_check(struct emu_access *access, struct emu_page *page, uint64_t address,
-		       uint32_t first, uint32_t size)
+bool emu_between_page_of(struct emu_between *between, struct emu_page *page)
 {
-	struct emu_hazards *h = access->order->hazards;
-	struct emu_between *b = h->cluster->grid->between;
-	struct ended *e = ended(b, h->cluster->index);
-	struct check c = {.access = access, .between = b};
+	page->between = page_of(between, page->number);
+	return page->between;
+}
 
-	if (!page->between)
-		page->between = page_of(b, page->number);
-	if (!e || !page->between)
+void emu_between_look(struct emu_between_check *c, struct emu_between_cell *cell, uint64_t address)
+{
+	/* Two clusters have read it: a further one need not be remembered. */
+	if (!c->access->write && !cell->write.cluster && cell->more)
 		return;
-	e->running = h;
-	c.spot.space = EMU_GLOBAL;
-	c.spot.address = address;
-	c.spot.size = size;
-	c.touch = (struct emu_touch){
-		.cluster = (uint32_t)h->cluster->index + 1,
-		.epoch = access->moment.epoch,
-		.site = access->site,
-		.who = access->moment.who,
-		.bytes = (uint16_t)((1u << (first + size)) - (1u << first)),
-		.kind = access->kind,
-		.scope = access->atomic ? access->scope : EMU_SCOPE_NONE,
-	};
-	check_cell(&c, &page->between->cells[address / EMU_CELL_BYTES % EMU_PAGE_CELLS]);
+	c->spot = (struct emu_spot){.space = EMU_GLOBAL,
+				    .address = address,
+				    .size = (uint32_t)__builtin_popcount(c->touch.bytes)};
+	check_cell(c, cell);
 }

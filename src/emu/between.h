@@ -64,9 +64,62 @@ void emu_between_free(struct emu_grid *grid);
 struct emu_places *emu_between_places(struct emu_between *between);
 /* The cluster is about to be freed. */
 void emu_between_ends(struct emu_hazards *hazards);
+struct emu_between_check {
+	struct emu_access *access;
+	struct emu_between *between;
+	struct emu_spot spot;
+	struct emu_touch touch; /* what the access leaves behind */
+};
+
+/* Parts of the two below: the cluster's first access; the page's; whatever is not simple. */
+bool emu_between_joins(struct emu_hazards *hazards);
+bool emu_between_page_of(struct emu_between *between, struct emu_page *page);
+void emu_between_look(struct emu_between_check *check, struct emu_between_cell *cell,
+		      uint64_t address);
+
+/* False without memory: then nothing is looked at. */
+static inline bool emu_between_begin(struct emu_between_check *check, struct emu_access *access)
+{
+	struct emu_hazards *h = access->order->hazards;
+
+	if (!h->joined && !emu_between_joins(h))
+		return false;
+	check->access = access;
+	check->between = h->cluster->grid->between;
+	check->touch = (struct emu_touch){.cluster = (uint32_t)h->cluster->index + 1,
+					  .kind = access->kind,
+					  .scope = access->atomic ? access->scope : EMU_SCOPE_NONE,
+					  .epoch = access->moment.epoch,
+					  .site = access->site,
+					  .who = access->moment.who};
+	return true;
+}
+
 /* The other clusters' accesses of a cell that nothing orders with this one are reported. */
-void emu_between_check(struct emu_access *access, struct emu_page *page, uint64_t address,
-		       uint32_t first, uint32_t size);
+static inline void emu_between_cell(struct emu_between_check *check, struct emu_page *page,
+				    uint64_t address, uint32_t first, uint32_t size)
+{
+	struct emu_touch *now = &check->touch, *own;
+	struct emu_between_cell *cell;
+
+	if (!page->between && !emu_between_page_of(check->between, page))
+		return;
+	cell = &page->between->cells[address / EMU_CELL_BYTES % EMU_PAGE_CELLS];
+	now->bytes = (uint16_t)((1u << (first + size)) - (1u << first));
+	own = check->access->write ? &cell->write : &cell->read;
+	/* Most cells belong to one cluster. */
+	if (!cell->more && (!cell->write.cluster || cell->write.cluster == now->cluster) &&
+	    (!cell->read.cluster || cell->read.cluster == now->cluster)) {
+		bool again = own->who == now->who && own->epoch == now->epoch;
+
+		if (!own->cluster || again || now->bytes == 0xffff) {
+			now->bytes |= again && own->cluster ? own->bytes : 0;
+			*own = *now;
+			return;
+		}
+	}
+	emu_between_look(check, cell, address);
+}
 
 /* ---- clusters on several host threads (footprint.c)
  * ---------------------------------------------- */

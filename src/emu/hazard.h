@@ -337,11 +337,11 @@ enum {
 };
 
 struct emu_page {
-	uint64_t number; /* address / EMU_PAGE_BYTES */
-	struct emu_cell cells[EMU_PAGE_CELLS];
-	uint16_t read[EMU_PAGE_CELLS];    /* bytes that were ever read */
+	uint64_t number;                  /* address / EMU_PAGE_BYTES */
 	struct emu_between_page *between; /* what all clusters did there; NULL: not looked up */
 	bool saved;                       /* what stood there before the launch is kept */
+	uint16_t read[EMU_PAGE_CELLS];    /* bytes that were ever read */
+	struct emu_cell cells[EMU_PAGE_CELLS];
 };
 
 struct emu_barrier_order {
@@ -387,6 +387,7 @@ struct emu_hazards {
 	struct emu_page *page_hit;
 	struct emu_places *places; /* of shared memory */
 	struct emu_sync barrier;   /* of the cluster */
+	bool joined;               /* those that look at each other's accesses */
 	bool timeline;             /* emulated time is kept */
 };
 

@@ -482,11 +482,13 @@ void emu_access_global(struct emu_access *access, uint64_t address, uint64_t siz
 	struct check c = begin(access, EMU_GLOBAL);
 	struct emu_grid *grid = c.hazards->cluster->grid;
 	struct emu_between *between = grid->between;
-	bool tracing = between && *emu_between_footprints(between);
+	bool tracing = between && *emu_between_footprints(between), looking;
+	struct emu_between_check others;
 	uint64_t end = address + size;
 
 	if (!access->moment.who)
 		return;
+	looking = between && !tracing && emu_between_begin(&others, access);
 	access->defined = false;
 	if (tracing && access->write)
 		emu_footprint_save(grid, c.hazards, address, size);
@@ -506,8 +508,8 @@ void emu_access_global(struct emu_access *access, uint64_t address, uint64_t siz
 		check_bytes(&c, &page->cells[cell], first, bytes);
 		if (tracing && !access->write)
 			page->read[cell] |= (uint16_t)((1u << (first + bytes)) - (1u << first));
-		else if (between && !tracing)
-			emu_between_check(access, page, address, first, bytes);
+		else if (looking)
+			emu_between_cell(&others, page, address, first, bytes);
 		address += bytes;
 	}
 }
