@@ -15,6 +15,23 @@ function support.sizes(M, N, K)
    return math.tointeger(arg[1] or M), math.tointeger(arg[2] or N), math.tointeger(arg[3] or K)
 end
 
+-- The target of kernels that need Blackwell. Where the current device is none, the emulator of one
+-- becomes current.
+function support.blackwell()
+   local target = tc.device().target
+   if target ~= "sm_100a" and target ~= "sm_103a" then
+      tc.device "emulator:sm_100a"
+      target = "sm_100a"
+   end
+   return target
+end
+
+-- Clusters of two for a kernel that walks over tiles: those of a B200's 148 SMs, fewer where there are
+-- too few tiles for each to get two.
+function support.clusters(tiles)
+   return math.max(1, math.min(74, tiles // 2))
+end
+
 -- Runs kernel(a, b, [bias,] out) on random normal data and compares each element with the double
 -- precision product. Returns a table: seconds, error (largest absolute), relative (root mean
 -- square of the error over that of the result) and ok.

@@ -92,6 +92,8 @@ const struct op *tc_walk_next(struct walk *w);                   /* NULL: the ro
 struct known tc_walk_value(struct walk *w, const struct val *v); /* NULL is 0 */
 int64_t tc_walk_clusters(const struct kern *k);
 int64_t tc_ref_bytes(struct walk *w, const struct ref *r);
+/* What this CTA asks L2 for. */
+double tc_own_bytes(struct walk *w, const struct copy_op *o);
 
 /* ---- estimate_cache.c -------------------------------------------------------------------------
  */

@@ -26,7 +26,7 @@ struct cache {
 	struct arena *arena;
 	struct walk *walks; /* one a role */
 	int role_count;
-	/* per resident cluster */
+	/* per resident CTA */
 	struct access **list;
 	int *count, *capacity;
 	struct entry *entries;
@@ -34,9 +34,12 @@ struct cache {
 	double filled, loaded, missed, size;
 };
 
-static uint64_t tile_of(struct walk *w, const struct ref *r, int64_t unknown_id)
+/* `part`: which one of a tile that CTAs divide. */
+static uint64_t tile_of(struct walk *w, const struct ref *r, int part, int64_t unknown_id)
 {
-	int64_t key[TC_MAX_RANK + 2] = {r->alloc->id};
+	int64_t key[TC_MAX_RANK + 3] = {r->alloc->id};
+
+	key[TC_MAX_RANK + 2] = part;
 
 	for (int i = 0; i < r->alloc->rank; i++) {
 		struct known start = tc_walk_value(w, r->start[i]);
@@ -49,30 +52,34 @@ static uint64_t tile_of(struct walk *w, const struct ref *r, int64_t unknown_id)
 	return hash ? hash : 1;
 }
 
-static void add(struct cache *c, int cluster, struct access a)
+static void add(struct cache *c, int slot, struct access a)
 {
-	if (c->count[cluster] == c->capacity[cluster]) {
-		int capacity = c->capacity[cluster] ? 2 * c->capacity[cluster] : 64;
+	if (c->count[slot] == c->capacity[slot]) {
+		int capacity = c->capacity[slot] ? 2 * c->capacity[slot] : 64;
 		struct access *list = tc_arena_alloc(c->arena, (size_t)capacity * sizeof *list);
 
-		if (c->count[cluster])
-			memcpy(list, c->list[cluster], (size_t)c->count[cluster] * sizeof *list);
-		c->list[cluster] = list;
-		c->capacity[cluster] = capacity;
+		if (c->count[slot])
+			memcpy(list, c->list[slot], (size_t)c->count[slot] * sizeof *list);
+		c->list[slot] = list;
+		c->capacity[slot] = capacity;
 	}
-	c->list[cluster][c->count[cluster]++] = a;
+	c->list[slot][c->count[slot]++] = a;
 }
 
-/* The share of a copy that this CTA asks for: each of a multicast takes a part. */
-static double own_part(const struct kern *k, const struct copy_op *o)
+/* Of a multicast each CTA asks for a part; of a partitioned copy the destination is its part. */
+double tc_own_bytes(struct walk *w, const struct copy_op *o)
 {
-	return o->collective_axes ? 1.0 / tc_cluster_size(k, o->collective_axes) : 1;
+	double bytes = (double)tc_ref_bytes(w, o->dst);
+	bool shared = o->collective_axes && !o->partitioned;
+
+	return shared ? bytes / tc_cluster_size(w->kern, o->collective_axes) : bytes;
 }
 
 static int64_t collect(struct cache *c, int slot, int64_t cluster, int rank)
 {
 	int64_t accesses = 0;
 
+	c->count[slot] = 0;
 	for (int r = 0; r < c->role_count; r++) {
 		struct walk *w = &c->walks[r];
 		const struct op *o;
@@ -85,12 +92,12 @@ static int64_t collect(struct cache *c, int slot, int64_t cluster, int rank)
 				continue;
 			const struct copy_op *x = &o->u.copy;
 			const struct ref *r_gmem = load ? x->src : x->dst;
-			double bytes = (double)tc_ref_bytes(w, load ? x->dst : x->src);
-			if (load)
-				bytes *= own_part(c->kern, x);
+			bool divided = load && x->collective_axes;
+			double bytes = load ? tc_own_bytes(w, x) : (double)tc_ref_bytes(w, x->src);
 			add(c, slot,
-			    (struct access){tile_of(w, r_gmem, cluster * 64 + ++accesses), bytes,
-					    !load});
+			    (struct access){tile_of(w, r_gmem, divided ? rank : 0,
+						    cluster * 64 + ++accesses),
+					    bytes, !load});
 		}
 	}
 	return accesses;
@@ -120,13 +127,13 @@ static void use(struct cache *c, const struct access *a)
 	e->filled = c->filled;
 }
 
-static void run_wave(struct cache *c, int clusters)
+static void run_wave(struct cache *c, int ctas)
 {
 	bool any = true;
 
 	for (int i = 0; any; i++) {
 		any = false;
-		for (int j = 0; j < clusters; j++)
+		for (int j = 0; j < ctas; j++)
 			if (i < c->count[j]) {
 				use(c, &c->list[j][i]);
 				any = true;
@@ -146,22 +153,22 @@ double tc_estimate_misses(struct kern *k, struct err *err, struct arena *arena, 
 	c.walks = tc_arena_alloc(arena, (size_t)(c.role_count + 1) * sizeof *c.walks);
 	for (int i = 0; i < c.role_count; i++)
 		tc_walk_init(&c.walks[i], k, err, arena, k->roles.item[i], &steps);
-	c.list = tc_arena_alloc(arena, (size_t)resident * sizeof *c.list);
-	c.count = tc_arena_alloc(arena, (size_t)resident * sizeof *c.count);
-	c.capacity = tc_arena_alloc(arena, (size_t)resident * sizeof *c.capacity);
+	size_t ctas = (size_t)resident * (size_t)ranks;
+	c.list = tc_arena_alloc(arena, ctas * sizeof *c.list);
+	c.count = tc_arena_alloc(arena, ctas * sizeof *c.count);
+	c.capacity = tc_arena_alloc(arena, ctas * sizeof *c.capacity);
 	c.entry_count = 1u << 19;
 	c.entries = tc_arena_alloc(arena, c.entry_count * sizeof *c.entries);
 	for (int64_t first = 0; first < total && accesses < MAX_ACCESSES; first += resident) {
 		int n = (int)(total - first < resident ? total - first : resident);
 
 		for (int j = 0; j < n; j++) {
-			c.count[j] = 0;
 			for (int rank = 0; rank < ranks; rank++)
-				accesses += collect(&c, j, first + j, rank);
+				accesses += collect(&c, j * ranks + rank, first + j, rank);
 			if (accesses > (int64_t)c.entry_count / 2)
 				return c.loaded > 0 ? c.missed / c.loaded : 0;
 		}
-		run_wave(&c, n);
+		run_wave(&c, n * ranks);
 	}
 	return c.loaded > 0 ? c.missed / c.loaded : 0;
 }

@@ -193,10 +193,7 @@ static void load(struct sim *s, struct actor *a, const struct op *o)
 {
 	const struct copy_op *x = &o->u.copy;
 	struct sm *sm = sm_of(s, a);
-	double bytes = (double)tc_ref_bytes(&a->walk, x->dst);
-
-	if (x->collective_axes)
-		bytes /= tc_cluster_size(s->kern, x->collective_axes);
+	double bytes = tc_own_bytes(&a->walk, x);
 	double start = later(a->time, sm->load_free);
 	double dram = bytes * s->e->miss * s->dram_clocks_per_byte;
 	sm->load_free = start + later(bytes * s->l2_clocks_per_byte, dram);

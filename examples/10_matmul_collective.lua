@@ -1,0 +1,68 @@
+-- Step 3 of the matmul ladder: two CTAs share each MMA. A cluster of two computes a tile of 256 x 256;
+-- each CTA loads its half of the rows of A and its half of the columns of B, so that a product costs
+-- half the traffic. The first CTA waits for the bytes of both and issues for both.
+local tc = require "tcmma"
+local support = dofile((debug.getinfo(1, "S").source:match "^@(.*[/\\])" or "./") .. "support.lua")
+
+local TM, TN, TK, STAGES, PIECE = 256, 256, 64, 6, 64 -- TM and TN: of the pair
+
+local function build(M, N, K)
+   local steps = tc.cdiv(K, TK)
+   return tc.kernel {
+      name = "matmul_collective", target = support.blackwell(),
+      args = { tc.gmem({ M, K }, tc.float16), tc.gmem({ K, N }, tc.float16), tc.gmem({ M, N }, tc.float16) },
+      grid = { tc.cdiv(M, TM), tc.cdiv(N, TN) }, grid_names = { "m", "n" }, cluster = { 2 }, cluster_names = { "cta" },
+      body = function(a, b, out)
+         local m, n, cta = tc.axis_index "m", tc.axis_index "n", tc.axis_index "cta"
+         local a_smem = tc.smem({ STAGES, TM // 2, TK }, tc.float16)
+         local b_smem = tc.smem({ STAGES, TK, TN // 2 }, tc.float16)
+         local acc = tc.tmem({ TM // 2, TN }, tc.float32, { collective = true })
+         local out_smem = tc.smem({ 2, TM // 2, PIECE }, tc.float16)
+         local loaded = tc.barrier { num_arrivals = 2, num_barriers = STAGES }
+         local consumed = tc.barrier { num_barriers = STAGES, orders_tensor_core = true }
+         local done = tc.barrier { orders_tensor_core = true }
+
+         local load, issue, store = tc.role { name = "load", warps = 1 }, tc.role { name = "mma", warps = 1 },
+            tc.role { name = "epilogue", warpgroups = 1 }
+         load(function()
+            tc.range(steps, function(k)
+               local slot = k % STAGES
+               tc.when(k:ge(STAGES), function() tc.barrier_wait(consumed[slot]) end)
+               tc.copy_gmem_to_smem(a:tile({ m, k }, { TM, TK }), a_smem[slot], loaded[slot],
+                  { collective_axes = "cta", leader_tracked = "partitioned", partition_axis = 0 })
+               tc.copy_gmem_to_smem(b:tile({ k, n }, { TK, TN }), b_smem[slot], loaded[slot],
+                  { collective_axes = "cta", leader_tracked = "partitioned", partition_axis = 1 })
+            end)
+         end)
+         issue(function()
+            tc.when(cta:eq(0), function() -- the barriers of the first CTA count the bytes of both
+               tc.range(steps, function(k)
+                  local slot = k % STAGES
+                  tc.barrier_wait(loaded[slot])
+                  tc.mma(acc, a_smem[slot], b_smem[slot],
+                     { barrier = consumed[slot], accumulate = k:gt(0), collective_axis = "cta" })
+               end)
+               tc.commit_arrive(done, { collective_axis = "cta" })
+            end)
+         end)
+         store(function() -- in each CTA: its 128 rows
+            tc.barrier_wait(done)
+            for i = 0, TN // PIECE - 1 do
+               tc.wait_smem_to_gmem(1)
+               local piece = tc.async_load_tmem(acc:at(tc.all, tc.ds(i * PIECE, PIECE)))
+               out_smem[i % 2]:store(piece:astype(tc.float16))
+               tc.commit_smem()
+               tc.copy_smem_to_gmem(out_smem[i % 2],
+                  out:tile({ m * 2 + cta, n * (TN // PIECE) + i }, { TM // 2, PIECE }))
+            end
+            tc.wait_smem_to_gmem(0)
+         end)
+      end,
+   }
+end
+
+if support.is_program() then
+   local M, N, K = support.sizes(512, 512, 512)
+   support.report("10 two CTAs an MMA", M, N, K, support.check(build(M, N, K), M, N, K))
+end
+return build
