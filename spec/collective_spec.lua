@@ -111,6 +111,52 @@ describe("Copies that the leader tracks", function()
   end
 end)
 
+-- docs/isa.md 1, 2.4, 5.5, 5.7, 8.3: worked by hand.
+describe("The code of two CTAs", function()
+  local function has(text, ...)
+    for _, words in ipairs{ ... } do assert(text:find(words, 1, true), words .. " is missing") end
+  end
+  local function count(text, words)
+    local n, at = 0, 1
+    while true do
+      at = text:find(words, at, true)
+      if not at then return n end
+      n, at = n + 1, at + #words
+    end
+  end
+
+  it("has one cta_group, and what goes to the leader is loaded and counted by both", function()
+    local text = collective.matmul{ dtype = tc.bfloat16, b_transposed = true, stages = 3 }:ptx{ target = "sm_100a" }
+    assert.are.equal(0, count(text, "cta_group::1"))
+    -- D f32, A and B bf16, N / 8 = 32, M / 16 = 16; four steps of 16 along K
+    assert.are.equal(4, count(text, "tcgen05.mma.cta_group::2.kind::f16"))
+    assert.are.equal(4, count(text, "0x10400490"))
+    -- 128 x 64 and 128 x 64 elements of each CTA
+    has(text, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r", ", 32768;", "mapa.shared::cluster.u32")
+    assert.are.equal(2, count(text, "complete_tx::bytes.cta_group::2"))
+    -- both CTAs of ranks 0 and 1
+    has(text, "mov.b16 %h1, 3;", "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64")
+    has(text, "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32", "tcgen05.relinquish_alloc_permit.cta_group::2")
+    local last = text:match "L_done:\n(.*)"
+    has(last, "barrier.cluster.arrive;\n\tbarrier.cluster.wait;")
+    assert.is_true(last:find("barrier.cluster.wait", 1, true) < last:find("tcgen05.dealloc.cta_group::2", 1, true))
+    assert.are.equal(1, count(last, "barrier.cluster.wait"))
+  end)
+
+  it("has the instruction descriptor of M = 128, and of a block-scaled M = 256", function()
+    has(collective.matmul{ rows = 64, dtype = tc.bfloat16, b_transposed = true }:ptx{ target = "sm_100a" }, "0x8400490")
+    has(collective.tile{ n = 256, k = 256, a = tc.e2m1, b = tc.e2m1, d = tc.f32, b_transposed = true, scale = tc.e4m3,
+      block = 16 }:ptx{ target = "sm_100a" }, "0x10400480")
+  end)
+
+  it("releases at cluster scope what threads pass on, and nothing where the tensor core arrives", function()
+    local own = collective.matmul{ copies = "own" }:ptx{ target = "sm_100a" }
+    has(own, "mbarrier.arrive.release.cluster.shared::cluster.b64", "mbarrier.try_wait.parity.acquire.cluster")
+    local tracked = collective.matmul{}:ptx{ target = "sm_100a" }
+    assert.are.equal(0, count(tracked, "acquire.cluster") + count(tracked, "release.cluster.shared"))
+  end)
+end)
+
 describe("A recording of two CTAs", function()
   for _, rows in ipairs{ 64, 128 } do
     it(("shows what it has recorded, and each CTA's accumulator, M = %d"):format(2 * rows), function()

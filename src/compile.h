@@ -191,7 +191,8 @@ struct barrier_plan {
 	const char *name;
 	int unit, init_count;  /* U; num_arrivals * U */
 	bool elided;           /* a class waits for its own MMAs: no mbarrier */
-	bool mma_only_release; /* every barrier_arrive frees what only MMAs have read */
+	bool mma_only_release; /* every barrier_arrive frees what only MMAs, or bulk stores, have
+				  read */
 	bool remote;           /* threads of other CTAs arrive: waits acquire at cluster scope */
 	int source_count;
 	struct arrival_source *sources;

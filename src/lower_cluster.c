@@ -20,8 +20,10 @@ struct cluster_set {
 	struct mreg mask16; /* the same for TMA and commit; no register: not asked for yet */
 	struct mreg here;   /* predicate: the lane's number is a rank of the set */
 	struct mreg offset; /* from an address here to that in the lane's CTA */
-	struct mreg first;  /* leader: predicate, this is that CTA */
-	struct mreg smem;   /* leader: the base of its shared memory */
+	struct mopnd place; /* of this CTA along the axes, once asked for */
+	bool placed;
+	struct mreg first; /* leader: predicate, this is that CTA */
+	struct mreg smem;  /* leader: the base of its shared memory */
 };
 
 static struct mopnd rank_here(struct low *l)
@@ -139,11 +141,16 @@ struct mreg tc_low_barrier_mask(struct low *l, const struct barrier *b)
 
 struct mopnd tc_low_cluster_position(struct low *l, unsigned axes)
 {
-	struct low_place back = tc_low_at_entry(l);
-	struct mopnd p = position(l, axes);
+	struct cluster_set *s = set_of(l, &axes, 1, true);
 
-	tc_low_return(l, back);
-	return p;
+	if (!s->placed) {
+		struct low_place back = tc_low_at_entry(l);
+
+		s->place = position(l, axes);
+		s->placed = true;
+		tc_low_return(l, back);
+	}
+	return s->place;
 }
 
 /* ---- the first CTA along axes ---------------------------------------------------------------- */
@@ -153,10 +160,11 @@ struct mreg tc_low_is_first_cta(struct low *l, unsigned axes)
 	struct cluster_set *s = set_of(l, &axes, 1, true);
 
 	if (!s->first.id) {
+		struct mopnd place = tc_low_cluster_position(l, axes);
 		struct low_place back = tc_low_at_entry(l);
 
 		s->first = mi_pred(l);
-		mi(l, "setp.eq.u32", R(s->first), position(l, axes), I(0));
+		mi(l, "setp.eq.u32", R(s->first), place, I(0));
 		tc_low_return(l, back);
 	}
 	return s->first;

@@ -489,11 +489,32 @@ static void unit_of(const struct kern *k, const struct target *t, struct barrier
 			tc_cluster_peers(k, b->barrier->cluster_group, b->barrier->cluster_groups);
 }
 
-/*
- * The role's threads load or store memory with ordinary instructions, or tensor memory that an MMA
- * of another CTA writes or reads.
- */
-static bool touches_memory(const struct role_plan *r, const struct scope *s)
+/* A thread's load or store of memory, or of tensor memory that an MMA of another CTA uses. */
+static bool is_access(const struct op *o)
+{
+	switch (o->kind) {
+	case OP_LOAD:
+	case OP_STORE:
+	case OP_STORE_SCALAR:
+		return true;
+	case OP_LOAD_SCALAR:
+		return o->u.load_scalar.ref->alloc->space == SP_SMEM;
+	case OP_ASYNC_LOAD_TMEM:
+		return o->u.load.ref->alloc->collective;
+	case OP_ASYNC_STORE_TMEM:
+		return o->u.store.ref->alloc->collective;
+	default:
+		return false;
+	}
+}
+
+static bool is_async_read(const struct op *o)
+{
+	return o->kind == OP_MMA || o->kind == OP_COPY_SMEM_TO_GMEM;
+}
+
+static bool contains(const struct role_plan *r, const struct scope *s,
+		     bool (*is)(const struct op *))
 {
 	for (const struct op *o = s->first; o; o = o->next) {
 		const struct scope *body[2];
@@ -501,34 +522,39 @@ static bool touches_memory(const struct role_plan *r, const struct scope *s)
 		if (!r->op_kept[o->id])
 			continue;
 		for (int i = tc_op_bodies(o, body) - 1; i >= 0; i--)
-			if (touches_memory(r, body[i]))
+			if (contains(r, body[i], is))
 				return true;
-		if ((o->kind == OP_ASYNC_LOAD_TMEM && o->u.load.ref->alloc->collective) ||
-		    (o->kind == OP_ASYNC_STORE_TMEM && o->u.store.ref->alloc->collective))
-			return true;
-		if (o->kind == OP_LOAD || o->kind == OP_STORE || o->kind == OP_STORE_SCALAR ||
-		    (o->kind == OP_LOAD_SCALAR && o->u.load_scalar.ref->alloc->space == SP_SMEM))
+		if (is(o))
 			return true;
 	}
 	return false;
 }
 
+/*
+ * What the role has to tell is that its MMAs, or its bulk stores, have read.  A role that does
+ * nothing of it passes on what others have told it, such as copies: these may be data.
+ */
+static bool only_frees(const struct role_plan *r, const struct scope *root)
+{
+	return contains(r, root, is_async_read) && !contains(r, root, is_access);
+}
+
 /* What the arrivals of other CTAs' threads have to order. */
 static void order_of_arrivals(const struct kern *k, struct barrier_plan *b)
 {
-	bool touched = false;
+	bool frees = true;
 
 	for (int i = 0; i < b->source_count; i++) {
 		const struct arrival_source *s = &b->sources[i];
 
 		if (s->kind != ARRIVAL_THREADS)
 			continue;
-		touched = touched || touches_memory(s->role, k->root);
+		frees = frees && only_frees(s->role, k->root);
 		b->remote =
 			b->remote || b->barrier->cluster || s->op->u.arrive.barrier.cluster_rank;
 	}
-	b->mma_only_release = !touched;
-	if (b->barrier->cluster && !touched)
+	b->mma_only_release = frees;
+	if (b->barrier->cluster && frees)
 		b->remote = false;
 }
 
