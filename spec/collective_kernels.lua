@@ -93,7 +93,8 @@ function collective.matmul(o)
 end
 
 -- Clusters walk over the tiles of a product of any M, N, K; two accumulators take turns.
--- o: rows, n, tk, stages, clusters, dtype, m, k and cols of the product, tracked (the release's barrier).
+-- o: rows, n, tk, stages, clusters, dtype, m, k and cols of the product, tracked (the release's barrier);
+-- dynamic: clusters take over the tiles of those that have not started.
 function collective.persistent(o)
   local TM, TN, TK, stages = o.rows or 128, o.n or 256, o.tk or 64, o.stages or 3
   local dtype = o.dtype or tc.bfloat16
@@ -101,10 +102,11 @@ function collective.persistent(o)
   local tiles, piece = tc.cdiv(o.m, 2 * TM) * across, TM == 64 and TN or math.min(64, TN)
   return tc.kernel{
     name = "pair_persistent", cluster = pair.cluster, cluster_names = pair.cluster_names,
-    grid = { o.clusters }, grid_names = { "pair" }, target = o.target,
+    grid = o.dynamic and { tiles // across, across } or { o.clusters }, target = o.target,
+    grid_names = o.dynamic and { "m", "n" } or { "pair" },
     args = { tc.gmem({ o.m, o.k }, dtype), tc.gmem({ o.k, o.cols }, dtype), tc.gmem({ o.m, o.cols }, tc.float32) },
     body = function(a, b, out)
-      local cta, pair_index = tc.axis_index "cta", tc.axis_index "pair"
+      local cta = tc.axis_index "cta"
       local a_smem, b_smem = tc.smem({ stages, TM, TK }, dtype), tc.smem({ stages, TK, TN // 2 }, dtype)
       local acc = tc.tmem({ 2, TM, TN }, tc.float32, { collective = true })
       local out_smem = tc.smem({ TM, piece }, tc.float32)
@@ -115,8 +117,16 @@ function collective.persistent(o)
         collective_axes = not o.read and "cta" or nil, leader_tracked = o.tracked }
       local loader, issue = tc.role{ name = "load", warps = 1 }, tc.role{ name = "mma", warps = 1 }
       local store = tc.role{ name = "store", warpgroups = 1 }
-      tc.range(pair_index, tiles, o.clusters, function(t)
-        local m, n, turn = t // across, t % across, (t - pair_index) // o.clusters
+      local function each_tile(body)
+        if o.dynamic then
+          return tc.dynamic_scheduling_loop({ "m", "n" }, function(info)
+            body(info.index[1], info.index[2], info.local_index)
+          end, { cluster_axes = "cta" })
+        end
+        local first = tc.axis_index "pair"
+        tc.range(first, tiles, o.clusters, function(t) body(t // across, t % across, (t - first) // o.clusters) end)
+      end
+      each_tile(function(m, n, turn)
         local slot = turn % 2
         loader(function()
           tc.range(steps, function(k)

@@ -67,8 +67,11 @@ describe("A matmul of two CTAs", function()
   for _, case in ipairs{ { m = 512, cols = 512, k = 192, clusters = 1 },
                          { m = 520, cols = 392, k = 136, clusters = 2, n = 128 },
                          { m = 384, cols = 256, k = 128, clusters = 1, rows = 64, n = 128, tracked = true },
-                         { m = 512, cols = 256, k = 128, clusters = 1, n = 64, tracked = true, stages = 4 } } do
-    it(("walks over the tiles of %d x %d x %d, accumulators take turns"):format(case.m, case.cols, case.k), function()
+                         { m = 512, cols = 256, k = 128, clusters = 1, n = 64, tracked = true, stages = 4 },
+                         { m = 768, cols = 256, k = 128, n = 128, dynamic = true },
+                         { m = 512, cols = 96, k = 64, rows = 64, n = 32, dynamic = true, tracked = true } } do
+    it(("walks over the tiles of %d x %d x %d%s, accumulators take turns"):format(case.m, case.cols, case.k,
+      case.dynamic and ", some of them taken over" or ""), function()
       local a = kernels.integers({ case.m, case.k }, tc.bfloat16, 1)
       local b = kernels.integers({ case.k, case.cols }, tc.bfloat16, 2)
       right(collective.persistent(case), tc.zeros({ case.m, case.cols }, tc.float32), tc.reference.matmul(a, b), a, b)
