@@ -63,7 +63,7 @@ local function configurations(problem, extra)
     local config = {}
     for key, value in pairs(given) do config[key] = value end
     config.units, config.tile_k = nil, atom * (given.units or 1)
-    if config.swap then config.tile_n = (problem.M + 15) // 16 * 16 end
+    if config.swap then config.tile_n = config.tile_n or (problem.M + 15) // 16 * 16 end
     add(config)
   end
   return list
@@ -114,7 +114,7 @@ local function export(dir, target)
         if dtype == "bf16" or (K % 16 == 0 and N % 16 == 0) then
           export_problem(out, dir, group[1], "matmul", {
             M = M, N = N, K = K, dtype = dtype, out_dtype = "bf16", transpose_b = true, target = target,
-          }, M <= 128 and shapes.extra.small or shapes.extra.large)
+          }, M <= 128 and shapes.extra.small or K % 16 ~= 0 and shapes.extra.ragged or shapes.extra.large)
         end
       end
     end

@@ -256,9 +256,9 @@ def measure_matmul(gpu, dtype, plans, peers, options, results, time_left):
     good = choose(gpu, plans, sets, want, results, 2e-2)
     contenders = {"cublas": [cublas(x) for x in sets]}
     named = {}
-    # The two that looked fastest, and the model's own choice.
+    # The three that looked fastest, and the model's own choice.
     for i, (_, plan, calls) in enumerate(good):
-        if i < 2 or plan.entry["choice"]:
+        if i < 3 or plan.entry["choice"]:
             name = f"ours{i}"
             contenders[name], named[name] = calls, plan
     for peer in peers:

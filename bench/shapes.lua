@@ -13,7 +13,7 @@ shapes.groups = {
   { "tails", { { 4000, 4000, 4000 }, { 1000, 2000, 1000 }, { 8200, 8200, 8200 } } },
 }
 
---- Configurations that were fastest somewhere; each is tried where it is legal. tile_k counts units of 128 bytes.
+--- Configurations that were fastest somewhere; each is tried where it is legal. units: of 128 bytes of K in a stage.
 shapes.extra = {
   large = {
     { tile_m = 128, tile_n = 256, stages = 4, group = 8 }, { tile_m = 128, tile_n = 256, stages = 4, group = 16 },
@@ -24,6 +24,18 @@ shapes.extra = {
     { tile_m = 128, tile_n = 256, stages = 4, group = 8, cluster = 2 },
     { tile_m = 128, tile_n = 128, stages = 6, group = 8, cluster = 2 },
     { tile_m = 128, tile_n = 208, stages = 4, group = 8, cluster = 2 },
+    { tile_m = 128, tile_n = 256, stages = 4, group = 8, cluster_n = 2 }, { tile_m = 192, tile_n = 160, stages = 4 },
+  },
+  -- Rows that are no multiple of 32 bytes.
+  ragged = {
+    { tile_m = 128, tile_n = 216, stages = 4, group = 8, cluster = 2 },
+    { tile_m = 128, tile_n = 216, stages = 4, group = 22, cluster = 2 },
+    { tile_m = 128, tile_n = 216, stages = 4, group = 33, cluster = 2 },
+    { tile_m = 256, tile_n = 160, stages = 4, group = 11, cluster_n = 2, slots = 1 },
+    { tile_m = 256, tile_n = 160, stages = 4, group = 8, cluster_n = 2, slots = 1 },
+    { tile_m = 128, tile_n = 208, stages = 4, group = 8, cluster = 2 },
+    { tile_m = 128, tile_n = 256, stages = 4, group = 8, cluster = 2 },
+    { tile_m = 128, tile_n = 144, stages = 5, cluster = 2 }, { tile_m = 128, tile_n = 128, stages = 6, cluster = 2 },
   },
   small = {
     { swap = true, tile_m = 64, units = 2, stages = 8 }, { swap = true, tile_m = 128, stages = 11 },
@@ -33,6 +45,11 @@ shapes.extra = {
     { swap = true, tile_m = 64, units = 2, stages = 6, split_k = 2 },
     { swap = true, tile_m = 64, units = 2, stages = 5, split_k = 3 },
     { swap = true, tile_m = 64, stages = 10, split_k = 2 }, { tile_m = 128, tile_n = 96, stages = 6 },
+    { tile_m = 64, tile_n = 32, units = 2, stages = 8 }, { tile_m = 64, tile_n = 112, units = 2, stages = 4 },
+    { tile_m = 64, tile_n = 128, units = 2, stages = 4 },
+    { tile_m = 64, tile_n = 32, units = 2, stages = 8, split_k = 2 },
+    { swap = true, tile_m = 64, tile_n = 32, units = 2, stages = 8 },
+    { swap = true, tile_m = 64, tile_n = 64, units = 2, stages = 6 },
   },
 }
 

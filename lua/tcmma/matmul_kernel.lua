@@ -225,13 +225,13 @@ end
 
 --- An operand's part of a k-block: by multicast, a part from each of `ctas`.  Parts are groups of eight rows; those
 -- that are left over come to each CTA by itself.
-local function load_operand(p, operand, position, k, s, ctas)
-  local source, smem = operand.source(position, k), operand.smem[s]
+local function load_operand(p, side, position, k, s, ctas)
+  local source, smem = side.source(position, k), side.smem[s]
   if ctas == 1 then return tc.copy_gmem_to_smem(source, smem, p.loaded[s]) end
   local shared = { collective_axes = "cta" }
-  local rest = model.unshared_rows(operand.outer, ctas, operand.k_last)
+  local rest = model.unshared_rows(side.outer, ctas, side.k_last)
   if rest == 0 then return tc.copy_gmem_to_smem(source, smem, p.loaded[s], shared) end
-  local most, last = tc.ds(0, operand.outer - rest), tc.ds(operand.outer - rest, rest)
+  local most, last = tc.ds(0, side.outer - rest), tc.ds(side.outer - rest, rest)
   tc.copy_gmem_to_smem(source:at(most), smem:at(most), p.loaded[s], shared)
   tc.copy_gmem_to_smem(source:at(last), smem:at(last), p.loaded[s])
 end

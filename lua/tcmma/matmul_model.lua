@@ -37,10 +37,27 @@ local LATENCY = 1.0        -- microseconds from a load's issue to its data, unde
 local START = 2.0          -- launch, barriers, first load
 local STEP_CLOCKS = 40     -- of barriers around each k-block that one consumer does not hide
 local PIECE_CLOCKS = 250   -- of the epilogue for 64 rows and columns: convert, store to SMEM, two barriers
-local SPLIT = 0.5          -- microseconds for each further CTA that a tile is split over
-local RAGGED = 1.6         -- more time to load from rows that are no multiple of 32 bytes, without multicast
+local TALL = 1.045         -- more time for MMAs of three and four warpgroups
+local ONE_SLOT = 1.5       -- more time for the epilogue where each piece waits for the one before
+local RAGGED = 1.6         -- more time for L2 to read rows that are no multiple of 32 bytes
 local FEW_STAGES = 0.05    -- loss for each stage fewer than four
 local BARRIER_BYTES = 1024 -- of SMEM set aside for barriers and alignment
+
+--- Few rows: what counts is how fast the other operand streams in.  Fitted to the times of 700 kernels on an H200, for
+-- 14 shapes with 16 to 128 rows in bf16 and e4m3; what it picks of them is 0.5 % slower than the best on average.
+local STREAM = {
+  start = 1.65,           -- microseconds of launch, barriers, first load, last store
+  ingest = 91,            -- bytes a clock into one SM
+  latency = 1.06,         -- microseconds from a load's issue to its data, of what a CTA has in flight
+  dram_latency = 0.6,     -- the same of what all CTAs have in flight, where DRAM is the limit
+  instruction = 0.57,     -- clocks of an MMA against machine.instruction: its clock is higher, and much overlaps
+  step = 115,             -- clocks of each k-block
+  piece = 0.74,           -- microseconds of the epilogue for 64 columns
+  wide = 0.78,            -- microseconds more where a tile has more than 64 rows
+  split = 1.6,            -- microseconds for each further CTA that a tile is split over,
+  split_words = 0.9,      -- and for each 4096 sums that it hands over
+  few = 128,              -- rows of A up to which this holds
+}
 
 model.PROMOTED = 128 -- most columns where a tile has two accumulators in registers
 
@@ -122,12 +139,6 @@ function model.stages(problem, config, most)
   return math.min(most, room // stage_bytes(problem, config))
 end
 
---- Rows of tiles that are walked together so that what they share stays in L2.
-local function group(tiles_m, tiles_n)
-  if tiles_m == 1 then return 1 end
-  return math.min(tiles_m, tiles_n < 16 and 4 or 8)
-end
-
 --- SMs of the device; a problem without arrays has those of the usual part.
 function model.sms(problem)
   return problem.sms or model.machines[problem.target].sms
@@ -158,8 +169,33 @@ function model.division(problem, config)
   return tiles_m, tiles_n, tiles_m * tiles_n, math.min(tiles_m * tiles_n, workers)
 end
 
+--- model.cost of a problem with few rows.
+local function stream_cost(problem, config)
+  local machine = model.machines[problem.target]
+  local size = bytes_of(problem.dtype)
+  local _, _, tiles, workers = model.division(problem, config)
+  local waves, ctas = cdiv(tiles, workers), workers * config.split_k
+  local steps = cdiv(cdiv(problem.K, config.tile_k), config.split_k)
+  local depth, both = steps * config.tile_k * size, config.tile_m + config.tile_n
+  local stages = math.min(config.stages, steps) * stage_bytes(problem, config)
+
+  local load = depth * both / math.min(STREAM.ingest * machine.clock, stages / STREAM.latency)
+  local instruction = STREAM.instruction * machine.instruction(config.tile_m, config.tile_n)
+  local clocks = depth / 32 * instruction + steps * STREAM.step
+  local compute = waves * math.max(load, clocks / machine.clock)
+  local bytes = (problem.M + problem.N) * problem.K * size + problem.M * problem.N * bytes_of(problem.out_dtype)
+  local streamed = (config.swap and config.tile_m or config.tile_n) / both
+  local memory = bytes / math.min(machine.dram, ctas * stages * streamed / STREAM.dram_latency)
+  local epilogue = waves * STREAM.piece * config.tile_n / 64 + (config.tile_m > 64 and STREAM.wide or 0)
+  local split = (config.split_k - 1) * (STREAM.split + STREAM.split_words * config.tile_m * config.tile_n / 4096)
+  return STREAM.start + math.sqrt(compute * compute + memory * memory) + epilogue + split, {
+    compute = compute, memory = memory, tiles = tiles, waves = waves,
+  }
+end
+
 --- The estimated microseconds of a configuration, and the terms: compute, memory, tiles, waves.
 function model.cost(problem, config)
+  if problem.M <= STREAM.few then return stream_cost(problem, config) end
   local machine = model.machines[problem.target]
   local rows, columns = problem.M, problem.N
   if config.swap then rows, columns = columns, rows end
@@ -174,14 +210,19 @@ function model.cost(problem, config)
 
   local math_clocks = depth / 32 * machine.instruction(config.tile_m, config.tile_n)
   if config.tile_m == 64 then math_clocks = math_clocks + steps * STEP_CLOCKS end
+  if config.tile_m > 128 then math_clocks = math_clocks * TALL end
   -- One SM takes in what L2 gives it, or what its stages in flight cover of the latency.
   local flight = math.min(config.stages, steps) * stage_bytes(problem, config) / (LATENCY * machine.clock)
-  local load_clocks = depth * (config.tile_m + config.tile_n) / math.min(machine.l2, flight)
-  -- A row that is no multiple of 32 bytes puts each row of a box onto two lines of L2.
-  local ragged = K * size % 32 ~= 0
-  if ragged and config.cluster == 1 then load_clocks = load_clocks * RAGGED end
-  if not ragged and config.cluster > 1 then math_clocks = math_clocks * 1.02 end
-  local epilogue = config.tile_n / 64 * PIECE_CLOCKS * (config.tile_m == 64 and 1 or 1.7)
+  -- A row that is no multiple of 32 bytes puts each row of a box onto two lines of L2; a multicast reads it once.
+  local rows_read, ragged = config.tile_m + config.tile_n, K * size % 32 ~= 0
+  if ragged then
+    rows_read = math.max(rows_read, RAGGED * (config.tile_m / config.cluster_n + config.tile_n / config.cluster))
+  elseif config.cluster * config.cluster_n > 1 then
+    math_clocks = math_clocks * 1.02
+  end
+  local load_clocks = depth * rows_read / math.min(machine.l2, flight)
+  local epilogue = config.tile_n / 64 * PIECE_CLOCKS * (config.tile_m == 64 and 1 or 0.85 * config.tile_m / 64)
+  if config.slots == 1 then epilogue = epilogue * ONE_SLOT end
   local tile = overlap(math_clocks, load_clocks) * (1 + FEW_STAGES * math.max(0, math.min(4, steps) - config.stages))
   local clocks = waves * tile + (machine.overlapped_epilogue and 1 or waves) * epilogue
   local compute = clocks / machine.clock
@@ -190,13 +231,21 @@ function model.cost(problem, config)
   local covered = ctas * math.min(config.stages * stage_bytes(problem, config),
     (config.tile_m + config.tile_n) * depth)
   local memory = bytes / (machine.dram * math.min(1, covered / (machine.dram * LATENCY)))
-  return START + LATENCY + overlap(compute, memory) + SPLIT * (config.split_k - 1), {
+  return START + LATENCY + overlap(compute, memory), {
     compute = compute, memory = memory, tiles = tiles, waves = waves,
   }
 end
 
-local function fits(problem, config)
-  return config.stages >= 2 or config.stages == cdiv(cdiv(problem.K, config.tile_k), config.split_k)
+--- Rows of tiles that are walked together so that what they share stays in L2: about eight, and where there is such a
+-- number, one whose rectangles of tiles fill waves.
+local function group(problem, config)
+  local tiles_m, tiles_n, _, workers = model.division(problem, config)
+  if tiles_m == 1 then return 1 end
+  local usual = tiles_n * config.cluster_n < 16 and 4 or 8
+  for rows = usual, usual * 3 // 2 do
+    if tiles_m % rows == 0 and workers % rows == 0 then return rows end
+  end
+  return math.min(tiles_m, usual)
 end
 
 --- Fills what a partial configuration leaves open.
@@ -216,43 +265,81 @@ function model.complete(problem, given)
   local steps = cdiv(problem.K, config.tile_k)
   config.stages = config.stages or math.max(1, model.stages(problem, config, math.max(12, steps)))
   config.stages = math.min(config.stages, 32)
-  config.group = config.group or group(cdiv(rows, config.tile_m * config.cluster),
-    cdiv(columns, config.tile_n * config.cluster_n))
+  config.group = config.group or group(problem, config)
   return config
 end
 
---- All configurations that fit, best first by the model: a list of {config, microseconds, terms}.
--- `limits`: {split_k = largest that the target's kernels have, cluster = same}.
-function model.candidates(problem, limits)
-  local list = {}
+--- Ways for CTAs to work together: few rows divide K, many share an operand.
+local function ways(problem, limits)
+  local list = { {} }
+  if problem.M <= STREAM.few then
+    for split_k = 2, limits.split_k do list[#list + 1] = { split_k = split_k } end
+    return list
+  end
+  for ctas = 2, limits.cluster do
+    list[#list + 1] = { cluster = ctas }
+    if problem.target == "sm_90a" then list[#list + 1] = { cluster_n = ctas } end
+  end
+  return list
+end
+
+--- Rows of tiles, each with the most columns.  Hopper's tiles of more than 128 rows are three or four warpgroups with
+-- fewer registers each: a plain epilogue fits.
+local function tile_rows(problem)
+  local most = problem.promote and model.PROMOTED or 256
+  local list = { { 64, most }, { 128, most } }
+  local fused = problem.bias or problem.residual or problem.row_scale or problem.column_scale or problem.epilogue
+  if problem.target == "sm_90a" and problem.M > STREAM.few and not problem.promote and not fused then
+    list[3], list[4] = { 192, 216 }, { 256, 160 }
+  end
+  return list
+end
+
+--- Calls add(config) for every tile and way; its stages are yet to be set.
+local function each_tile(problem, limits, add)
   local atom = 1024 // problem.dtype.bits
   for _, swap in ipairs { false, true } do
     local columns = swap and problem.M or problem.N
     -- Swapping pays where it saves idle rows, and moves the long way through the epilogue otherwise.
-    if swap and problem.M > 128 then break end
-    for _, tile_m in ipairs { 64, 128 } do
-      for tile_n = 16, math.min(problem.promote and model.PROMOTED or 256, cdiv(columns, 16) * 16), 16 do
-        for units = 1, tile_m == 64 and 2 or 1 do
-          for way = 1, problem.M <= 128 and limits.split_k or limits.cluster do
-            local split_k = problem.M <= 128 and way or 1
-            local config = model.complete(problem, {
-              swap = swap, tile_m = tile_m, tile_n = tile_n, tile_k = atom * units, split_k = split_k, stages = 1,
-              cluster = problem.M > 128 and way or 1,
-            })
-            local _, _, tiles, workers = model.division(problem, config)
-            local one_wave = tiles <= workers
-            local most = units == 2 and 8 or 12
-            if one_wave then most = math.min(most, cdiv(cdiv(problem.K, config.tile_k), split_k)) end
-            config.stages = model.stages(problem, config, most)
-            if fits(problem, config) and (split_k == 1 or one_wave) then
-              local cost, terms = model.cost(problem, config)
-              list[#list + 1] = { config = config, microseconds = cost, terms = terms }
+    if swap and problem.M > STREAM.few then break end
+    -- Rows that only clusters load well have few good tiles: those between multiples of 16 columns too.
+    local ragged = problem.K * problem.dtype.bits % 256 ~= 0 and problem.M > STREAM.few
+    local eights = problem.target == "sm_90a" and problem.transpose_b and problem.out_dtype.bits >= 16
+    local step = ragged and eights and 8 or 16
+    for _, rows in ipairs(tile_rows(problem)) do
+      for tile_n = 16, math.min(rows[2], cdiv(columns, 16) * 16), step do
+        for units = 1, rows[1] == 64 and 2 or 1 do
+          for _, way in ipairs(ways(problem, limits)) do
+            for slots = 2, rows[1] > 128 and 1 or 2, -1 do
+              add {
+                swap = swap, tile_m = rows[1], tile_n = tile_n, tile_k = atom * units, split_k = way.split_k,
+                cluster = way.cluster, cluster_n = way.cluster_n, slots = slots, stages = 1, group = 1,
+              }
             end
           end
         end
       end
     end
   end
+end
+
+--- All configurations that fit, best first by the model: a list of {config, microseconds, terms}.
+-- `limits`: {split_k = largest that the target's kernels have, cluster = same}.
+function model.candidates(problem, limits)
+  local list = {}
+  each_tile(problem, limits, function(given)
+    local config = model.complete(problem, given)
+    local _, _, tiles, workers = model.division(problem, config)
+    local steps = cdiv(cdiv(problem.K, config.tile_k), config.split_k)
+    local most = config.tile_k * problem.dtype.bits > 1024 and 8 or 12
+    if tiles <= workers then most = math.min(most, steps) end
+    config.stages = model.stages(problem, config, most)
+    if (config.stages >= 2 or config.stages == steps) and (config.split_k == 1 or tiles <= workers) then
+      config.group = group(problem, config)
+      local cost, terms = model.cost(problem, config)
+      list[#list + 1] = { config = config, microseconds = cost, terms = terms }
+    end
+  end)
   table.sort(list, function(a, b)
     if a.microseconds ~= b.microseconds then return a.microseconds < b.microseconds end
     return model.describe(a.config) < model.describe(b.config)
