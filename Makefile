@@ -41,6 +41,7 @@ help:
 	@echo "bench       speed of the emulator, of recording and of require"
 	@echo "bench-gpu   our matmul beside cuBLAS, Triton, Gluon and Pallas on a GPU; writes docs/bench.md and .svg"
 	@echo "check-gpu   the specs that need a GPU"
+	@echo "check-device-bits  the same PTX on a GPU and on the emulator, bit for bit (DEVICE=none: against results of an H200)"
 	@echo "docs        docs/reference.md, docs/errors.md, lua/tcmma/meta.lua and the rockspec from the sources"
 	@echo "format      clang-format on all C files"
 	@echo "install     into PREFIX ($(PREFIX))"
@@ -95,6 +96,13 @@ check: setup-check
 
 check-gpu: all
 	@$(PATHS) BUILD=$(BUILD) LUA=$(LUA) TAGS=gpu sh tools/check.sh
+
+check-device-bits: all
+	@$(PATHS) LUA=$(LUA) $(LUA) spec/device_compare.lua --device $(or $(DEVICE),cuda:0) --out $(BUILD)/device-bits
+
+# The catalogue of faults under compute-sanitizer.
+check-sanitizer: all
+	@$(PATHS) LUA=$(LUA) $(LUA) spec/device_sanitizer.lua --out $(BUILD)/sanitizer
 
 soak: all unit
 	@$(PATHS) BUILD=$(BUILD) LUA=$(LUA) TAGS=slow sh tools/check.sh
@@ -155,5 +163,5 @@ clean:
 
 -include $(OBJ:.o=.d) $(EMUOBJ:.o=.d)
 
-.PHONY: bench-gpu fuzz all help unit setup setup-check demo check check-gpu soak lint asan tsan valgrind bench docs \
+.PHONY: check-device-bits check-sanitizer bench-gpu fuzz all help unit setup setup-check demo check check-gpu soak lint asan tsan valgrind bench docs \
   format install env clean

@@ -1,0 +1,63 @@
+-- The groups of cases, and what an H200 left for them (spec/device/results.txt: a family of cases a line, a hash a case,
+-- "-" where the assembler or the driver takes no such case).
+local operands = require "spec.device.operands"
+
+-- parts: processes that share a group.
+local M = {
+  { name = "scalar", parts = 2 }, { name = "convert", parts = 2 }, { name = "warp", parts = 1 },
+  { name = "atomic", parts = 1 }, { name = "copy", parts = 1 }, { name = "bulk", parts = 1 }, { name = "barrier", parts = 1 },
+  { name = "matrix", parts = 1 }, { name = "mma", parts = 1 }, { name = "tensor", parts = 2 }, { name = "wgmma", parts = 10 },
+  { name = "witness", parts = 2 },
+}
+
+-- The cases of a group; each has a family and its number there.
+function M.cases(name)
+  local cases, counts = require("spec.device." .. name)(), {}
+  for _, case in ipairs(cases) do
+    case.family = case.family or case.name:match "^[^%s,]+"
+    counts[case.family] = (counts[case.family] or 0) + 1
+    case.number = counts[case.family]
+  end
+  return cases
+end
+
+function M.hash(bytes) return ("%05x"):format(operands.hash(bytes) & 0xfffff) end
+
+-- [group][family][number] -> hash.
+function M.recorded(path)
+  local recorded, file, group = {}, io.open(path), nil
+  if not file then return recorded end
+  for line in file:lines() do
+    local family, hashes = line:match "^ (.-): (.*)$"
+    if line:match "^%[" then
+      group = {}
+      recorded[line:match "^%[(.*)%]"] = group
+    elseif family then
+      group[family] = {}
+      for hash in hashes:gmatch "%S+" do table.insert(group[family], hash) end
+    end
+  end
+  file:close()
+  return recorded
+end
+
+-- results: [group] = list of { family, hash } in the order of the cases.
+function M.record(path, header, results)
+  local file = assert(io.open(path, "w"))
+  file:write(header)
+  for _, group in ipairs(M) do
+    local families, order = {}, {}
+    for _, result in ipairs(results[group.name] or {}) do
+      if not families[result.family] then
+        families[result.family] = {}
+        order[#order + 1] = result.family
+      end
+      table.insert(families[result.family], result.hash)
+    end
+    if #order > 0 then file:write("[", group.name, "]\n") end
+    for _, family in ipairs(order) do file:write(" ", family, ": ", table.concat(families[family], " "), "\n") end
+  end
+  file:close()
+end
+
+return M
