@@ -44,6 +44,45 @@ describe("copies", function()
     round_trip{ shape = { 64, 128 }, swizzle = "none" }
   end)
 
+  -- What TMA writes, registers find, and the other way round; of float32, single elements too.
+  it("go through atoms of 32 bytes", function()
+    for _, dtype in ipairs{ tc.float32, tc.float16, tc.uint8 } do
+      local shape = { 64, 256 * 8 // dtype.bits }
+      local options = { swizzle = "128B_atom_32B" }
+      local kernel = tc.kernel{
+        name = "atoms", args = { tc.gmem(shape, dtype), tc.gmem(shape, dtype), tc.gmem(shape, dtype),
+                                 tc.gmem({ 8, 8 }, dtype) },
+        body = function(source, first, second, some)
+          local read, written = tc.smem(shape, dtype, options), tc.smem(shape, dtype, options)
+          local loaded = tc.barrier{}
+          tc.copy_gmem_to_smem(source, read, loaded)
+          tc.barrier_wait(loaded)
+          first:store(read:load())
+          written:store(source:load())
+          tc.commit_smem()
+          tc.copy_smem_to_gmem(written, second)
+          if dtype == tc.float32 then
+            tc.range(8, function(i)
+              for j = 0, 7 do some:at(i, j):store(read:at(i * 5, (i * 7 + j * 11) % shape[2]):load()) end
+            end)
+          end
+        end,
+      }
+      local fine = kernels.assembles(kernel)
+      assert.is_true(fine == nil or fine)
+      local source = filled(shape, dtype)
+      local first, second, some = tc.zeros(shape, dtype), tc.zeros(shape, dtype), tc.zeros({ 8, 8 }, dtype)
+      kernels.run(kernel, { target = "sm_100a" }, source, first, second, some)
+      same(source, first)
+      same(source, second)
+      local values, found = source:totable(), some:totable()
+      for i = 0, dtype == tc.float32 and 7 or -1 do
+        for j = 0, 7 do assert.equal(values[i * 5 + 1][(i * 7 + j * 11) % shape[2] + 1], found[i + 1][j + 1]) end
+      end
+      assert.has_error(function() kernel:ptx{ target = "sm_90a" } end)
+    end
+  end)
+
   it("take vectors and long rows", function()
     round_trip{ shape = { 256 } }
     round_trip{ shape = { 1024 } }

@@ -54,9 +54,14 @@ describe("Beyond Pallas, tc.mma", function()
    refuses("fp4 in TMEM beside fp8", "A in TMEM of f4E2M1FN cannot be mixed with wider or padded elements.",
       case({ { 128, 128 }, tc.f32 }, function() return tc.tmem({ 128, 128 }, tc.e2m1, { packed = true }) end,
          stored_n_k({ 128, 128 }, tc.e4m3), smem({ 128, 128 }, tc.e2m1, padded)))
-   refuses("f32 stored as (k, n)", "b of f32 has to be stored with K as its last dimension.",
+   refuses("f32 stored as (k, n) with the usual swizzle",
+      'b of f32 stored with K as its first dimension needs swizzle = "128B_atom_32B".',
       case({ { 128, 64 }, tc.f32 }, smem({ 128, 32 }, tc.f32), smem({ 32, 64 }, tc.f32), nil,
-         stored_n_k({ 64, 32 }, tc.f32)))
+         smem({ 32, 64 }, tc.f32, { swizzle = "128B_atom_32B" })))
+   refuses("f32 stored as (n, k) with atoms of 32 bytes", 'The swizzle "128B_atom_32B" of b is for 32-bit elements '
+         .. "stored with K as their first dimension, not for this f32.",
+      case({ { 128, 64 }, tc.f32 }, smem({ 128, 32 }, tc.f32),
+         stored_n_k({ 64, 32 }, tc.f32, { swizzle = "128B_atom_32B" }), nil, stored_n_k({ 64, 32 }, tc.f32)))
    refuses("fp6 stored as (k, m)", "a of f6E2M3FN has to be stored with K as its last dimension.",
       case({ { 128, 128 }, tc.f32 }, stored_n_k({ 128, 128 }, tc.e2m3), smem({ 128, 128 }, tc.e4m3),
          smem({ 128, 128 }, tc.e2m3)))

@@ -18,6 +18,18 @@ describe("tcgen05.mma", function()
     end
   end)
 
+  it("of kind::tf32 with operands stored with K first", function()
+    local atom = "128B_atom_32B"
+    for _, m in ipairs{ 64, 128 } do
+      for order = 1, 3 do
+        local a_transposed, b_transposed = order % 2 == 1, order < 2
+        mma.dense{ m = m, n = 96, k = 64, a = tc.f32, b = tc.f32, a_swizzle = a_transposed and atom or 64,
+                   b_swizzle = not b_transposed and atom or 128, a_transposed = a_transposed,
+                   b_transposed = b_transposed }
+      end
+    end
+  end)
+
   it("of every pair of kind::f8f6f4", function()
     for _, a in ipairs(floats) do
       for _, b in ipairs(floats) do

@@ -57,7 +57,7 @@ describe("Allocations", function()
       assert.matches("size 2 of the shape must be an integer >= 1, got integer 0", message(tc.smem, {8, 0}, "f32"))
       assert.matches("unknown option 'swizle' %(did you mean 'swizzle'%?%)",
         message(tc.smem, {8}, "f32", { swizle = 32 }))
-      assert.matches("option 'swizzle' must be 32, 64, 128 or \"none\", got boolean true",
+      assert.matches("option 'swizzle' must be 32, 64, 128, \"128B_atom_32B\" or \"none\", got boolean true",
         message(tc.smem, {8, 32}, "f32", { swizzle = true }))
       assert.matches("unknown TMEM layout 'scale' %(did you mean scales%)",
         message(tc.tmem, {128, 32}, "f32", { layout = "scale" }))

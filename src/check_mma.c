@@ -392,12 +392,23 @@ static void check_depth(struct kern *k, const struct mma_op *m, const struct mma
 			(long long)step, (long long)s->k, (long long)s->depth);
 }
 
-/* docs/isa.md 2.4: elements of a byte or two; wgmma's rule is stricter, and its own. */
-static bool may_transpose(const struct kern *k, enum dtype t)
+/*
+ * docs/isa.md 2.4: MN-major are elements of a byte or two, and those of four bytes in atoms of 32
+ * bytes, which serve nothing else.  wgmma's rule is stricter, and its own.
+ */
+static void check_order(struct kern *k, const char *name, const struct ref *r, bool k_major)
 {
+	enum dtype t = r->alloc->dtype;
 	int bits = tc_dtypes[t].bits;
 
-	return bits == 8 || bits == 16 || !tc_lanes_have_halves(k);
+	if (r->alloc->space != SP_SMEM || !tc_lanes_have_halves(k))
+		return;
+	if (r->alloc->atom_32 && (k_major || bits != 32))
+		tc_documented(&k->err, MMA_ATOM, tc_got(k, name, r), name, tc_mma_dtype(t));
+	if (!k_major && bits == 32 && !r->alloc->atom_32)
+		tc_documented(&k->err, MMA_TF32_MAJOR, tc_got(k, name, r), name, tc_mma_dtype(t));
+	if (!k_major && bits != 8 && bits != 16 && bits != 32)
+		tc_documented(&k->err, MMA_K_MAJOR, tc_got(k, name, r), name, tc_mma_dtype(t));
 }
 
 /* Orders and shapes that no address calculation serves. */
@@ -407,10 +418,8 @@ static void check_tiles(struct kern *k, const struct mma_op *m, const struct mma
 		tc_documented(&k->err, MMA_FP4_A_MAJOR, tc_got(k, "a", m->a));
 	if (s->b_bits == 4 && !s->b_k_major)
 		tc_documented(&k->err, MMA_FP4_B_MAJOR, tc_got(k, "b", m->b));
-	if (!s->a_k_major && !may_transpose(k, s->a))
-		tc_documented(&k->err, MMA_K_MAJOR, tc_got(k, "a", m->a), "a", tc_mma_dtype(s->a));
-	if (!s->b_k_major && !may_transpose(k, s->b))
-		tc_documented(&k->err, MMA_K_MAJOR, tc_got(k, "b", m->b), "b", tc_mma_dtype(s->b));
+	check_order(k, "a", m->a, s->a_k_major);
+	check_order(k, "b", m->b, s->b_k_major);
 	if (s->sparse && s->b_swizzle == 32 && s->b_k_major)
 		tc_documented(&k->err, MMA_SPARSE_B_TILING, tc_got(k, "b", m->b));
 	if (s->sparse && s->n > 256)

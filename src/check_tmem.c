@@ -247,7 +247,7 @@ static void check_tile_copy(struct kern *k, const struct ref *src, const struct 
 	if (src->transposed)
 		tc_documented(&k->err, COPY_TMEM_TRANSPOSED, tc_got(k, "src", src));
 	tc_smem_layout(src->alloc, &layout);
-	if (!layout.swizzle && layout.row_bytes != 16)
+	if ((!layout.swizzle && layout.row_bytes != 16) || src->alloc->atom_32)
 		tc_documented(&k->err, COPY_TMEM_PLAIN, tc_got(k, "src", src));
 }
 

@@ -102,6 +102,9 @@ static void check_order(const struct check *x, const struct op *op, const struct
 			    "for 16-bit elements only",
 			    name, tc_dtypes[t].name),
 		       TEXT("%s%s", name, orders(t)));
+	if (r->alloc->atom_32)
+		refuse(x, op, 'e', TEXT("%s was allocated with swizzle = \"128B_atom_32B\"", name),
+		       "a swizzle of 32, 64 or 128");
 	if (!r->alloc->swizzle)
 		refuse(x, op, 'e', TEXT("%s was allocated with swizzle = \"none\"", name),
 		       "a swizzle of 32, 64 or 128");

@@ -29,6 +29,8 @@
 struct smem_layout {
 	int bits;      /* of an element as stored */
 	int swizzle;   /* W: 0, 32, 64, 128 */
+	/* The XOR on addresses: of these bits from bit 7 on, with those from bit xor_shift on. */
+	int xor_mask, xor_shift;
 	bool panelled; /* swizzled, or cut into panels of 16 bytes, the core matrices of no swizzle
 			*/
 	int64_t rows, columns, tiles;

@@ -73,7 +73,7 @@ static void dump_alloc(struct strbuf *b, const struct alloc *a)
 	tc_puts(b, " ");
 	tc_print_shape(b, a->shape, a->rank);
 	if (a->space == SP_SMEM && a->swizzle)
-		tc_printf(b, ", swizzle %d", a->swizzle);
+		tc_printf(b, ", swizzle %d%s", a->swizzle, a->atom_32 ? " by 32" : "");
 	if (a->alias)
 		tc_printf(b, ", member %d of union %d", a->alias_member, a->alias->id);
 	tc_puts(b, "\n");

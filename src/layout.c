@@ -31,6 +31,8 @@ void tc_smem_layout(const struct alloc *a, struct smem_layout *s)
 		s->rows = a->shape[a->rank - 2].size;
 	for (int i = 0; i + 2 < a->rank; i++)
 		s->tiles *= a->shape[i].size;
+	s->xor_mask = a->atom_32 ? 3 : s->swizzle ? s->swizzle / 16 - 1 : 0;
+	s->xor_shift = a->atom_32 ? 5 : 4;
 	s->alignment = 128;
 	s->panelled = s->swizzle || is_cut(a, s->bits);
 	if (s->panelled) {
@@ -59,9 +61,7 @@ int64_t tc_smem_linear(const struct smem_layout *s, int64_t row, int64_t column)
 
 int64_t tc_smem_xor(const struct smem_layout *s, int64_t offset)
 {
-	int64_t mask = s->swizzle == 128 ? 7 : s->swizzle == 64 ? 3 : s->swizzle == 32 ? 1 : 0;
-
-	return offset ^ ((offset >> 7 & mask) << 4);
+	return offset ^ ((offset >> 7 & s->xor_mask) << s->xor_shift);
 }
 
 int64_t tc_axis_stride(const struct alloc *a, int axis)

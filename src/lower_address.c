@@ -40,7 +40,7 @@ static const char *unique_name(struct low *l, const char *base)
 
 static bool same_map(const struct param *a, const struct param *b)
 {
-	if (a->arg != b->arg || a->rank != b->rank || a->swizzle != b->swizzle ||
+	if (a->arg != b->arg || a->rank != b->rank || a->swizzle != b->swizzle || a->atom_32 != b->atom_32 ||
 	    a->per_element != b->per_element || a->tma_type != b->tma_type)
 		return false;
 	for (int i = 0; i < a->rank; i++)

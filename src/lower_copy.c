@@ -8,8 +8,11 @@
 #include "check_copy.h"
 #include "compile.h"
 
-/* The one type of TMA that an element type alone does not say. */
-#define TMA_16U4_ALIGN16B 14
+/* Types of TMA: the first that only Blackwell has, and the one that no element type says alone. */
+enum {
+	TMA_16U4_ALIGN8B = 13,
+	TMA_16U4_ALIGN16B = 14
+};
 
 /* Which of how many equal pieces of the tile is copied here. */
 struct share {
@@ -70,6 +73,12 @@ void tc_low_plan_map(struct low *l, struct param *map, const struct ref *gmem,
 {
 	const struct alloc *a = gmem->alloc;
 
+	if (l->c->target->sm < 100 &&
+	    (tc_dtypes[a->dtype].tma >= TMA_16U4_ALIGN8B || (smem && smem->atom_32)))
+		tc_low_fail(l,
+			    "TMA of %s has no elements of 4 and 6 bits, and no swizzle by 32 "
+			    "bytes; pairs of 4-bit elements are moved as uint8",
+			    l->c->target->name);
 	if (a->rank > 5)
 		tc_low_fail(l,
 			    "TMA copies arrays of at most 5 dimensions, this one has %d; pass a "
@@ -80,7 +89,8 @@ void tc_low_plan_map(struct low *l, struct param *map, const struct ref *gmem,
 			      .rank = a->rank,
 			      .tma_type = smem && smem->padded ? TMA_16U4_ALIGN16B
 							       : tc_dtypes[a->dtype].tma,
-			      .swizzle = smem ? smem->swizzle : 0};
+			      .swizzle = smem ? smem->swizzle : 0,
+			      .atom_32 = smem && smem->atom_32};
 	map->per_element = a->dtype == DT_U2 ? 8 / tc_dtypes[DT_U2].bits : 1;
 	for (int i = 0; i < a->rank; i++) {
 		map->axis[i] = a->rank - 1 - i;

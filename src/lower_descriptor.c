@@ -10,14 +10,14 @@ enum {
 };
 
 /*
- * Strides: between groups of 8 rows, and between panels.  The former is that of the high word, and
- * the latter, where panels are stepped through at all, that of the low one; without swizzle an
- * operand of the other order exchanges them.
+ * Strides: between groups of 8 rows, 4 with atoms of 32 bytes, and between panels.  The former is
+ * that of the high word, and the latter, where panels are stepped through at all, that of the low
+ * one; without swizzle an operand of the other order exchanges them.
  */
 static void strides(const struct smem_operand *o, int64_t *high, int64_t *low)
 {
 	const struct smem_layout *s = &o->layout;
-	int64_t group = 8 * s->row_bytes;
+	int64_t group = (s->xor_shift == 5 ? 4 : 8) * s->row_bytes;
 	bool exchanged = !s->swizzle && !o->k_major;
 
 	*high = exchanged ? s->panel_bytes : group;
@@ -29,9 +29,14 @@ static void strides(const struct smem_operand *o, int64_t *high, int64_t *low)
 /* The stride, the swizzle's code, and what the target wants set. */
 static uint32_t high_word(const struct target *t, const struct smem_layout *s, int64_t stride)
 {
-	uint32_t code = s->swizzle == 128 ? 1 : s->swizzle == 64 ? 2 : s->swizzle == 32 ? 3 : 0;
+	/* In bits 61 to 63; only tcgen05 has the odd one. */
+	uint32_t code = s->xor_shift == 5   ? 1
+			: s->swizzle == 128 ? 2
+			: s->swizzle == 64  ? 4
+			: s->swizzle == 32  ? 6
+					    : 0;
 
-	return (uint32_t)(stride >> 4) | code << 30 | t->ops->descriptor_bits;
+	return (uint32_t)(stride >> 4) | code << 29 | t->ops->descriptor_bits;
 }
 
 /* In a cluster the high bits of an address say whose it is; a descriptor has no place for them. */

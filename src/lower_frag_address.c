@@ -156,12 +156,14 @@ static struct mreg panel_base(struct tile *t, int r, int c)
 	struct mopnd row = thread_part(t, TILE_ROW, t->row_start, &row_most);
 	struct mopnd column = thread_part(t, TILE_COLUMN, t->column_start, &most);
 	struct mopnd chunk, offset;
-	int mask = s->swizzle ? 8 - 128 / s->swizzle : 0;
+	/* Rows that start at the address bits of the XOR: several fill 128 bytes. */
+	int mask = s->xor_mask * (int)(128 / s->row_bytes);
 
 	if (c && most >= 0 && most < (c & -c) && (most | c) < panel)
 		return tc_low_xor(l, R(panel_base(t, r, 0)), I(c * bytes)).reg;
 	row = tc_low_add(l, row, I(r));
-	chunk = mask ? tc_low_mul(l, tc_low_and(l, row, mask), s->swizzle / 8) : I(0);
+	chunk = mask ? tc_low_mul(l, tc_low_and(l, row, mask), s->row_bytes >> (7 - s->xor_shift))
+		     : I(0);
 	column = tc_low_add(l, column, I(c));
 	offset = tc_low_mul(l, row, s->row_bytes);
 	if (most < 0 || most + c >= panel) {

@@ -98,7 +98,7 @@ static bool lies_in_matrices(const struct ref *r, struct matrices *m)
 	if (a->space != SP_SMEM || r->cluster_rank || a->rank < 2 || r->rank != 2)
 		return false;
 	tc_smem_layout(a, &m->view.layout);
-	if (m->view.layout.panelled && !m->view.layout.swizzle)
+	if ((m->view.layout.panelled && !m->view.layout.swizzle) || a->atom_32)
 		return false;
 	m->transposed = r->axis[0] == last && r->axis[1] == last - 1;
 	if (!m->transposed && (r->axis[0] != last - 1 || r->axis[1] != last))

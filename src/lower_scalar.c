@@ -89,18 +89,17 @@ static const struct element *element_of(struct low *l, enum dtype t)
 		    tc_dtypes[t].name);
 }
 
-/* Swizzle of an address that is only known at run time: a ^ ((a >> 7 & mask) << 4). */
-static struct mreg swizzled(struct low *l, struct mreg a, int swizzle)
+/* Swizzle of an address that is only known at run time: a ^ ((a >> 7 & mask) << shift). */
+static struct mreg swizzled(struct low *l, struct mreg a, const struct smem_layout *s)
 {
 	struct mreg x, d;
-	int mask = swizzle == 128 ? 7 : swizzle == 64 ? 3 : swizzle == 32 ? 1 : 0;
 
-	if (!mask)
+	if (!s->xor_mask)
 		return a;
 	x = mi_b32(l);
 	d = mi_b32(l);
-	mi(l, "shr.u32", R(x), R(a), I(3));
-	mi(l, "and.b32", R(x), R(x), I(mask << 4));
+	mi(l, "shr.u32", R(x), R(a), I(7 - s->xor_shift));
+	mi(l, "and.b32", R(x), R(x), I(s->xor_mask << s->xor_shift));
 	mi(l, "xor.b32", R(d), R(a), R(x));
 	return d;
 }
@@ -126,7 +125,7 @@ static struct maddr smem_element(struct low *l, const struct ref *r)
 			 tc_low_mul(l, v.row, v.layout.row_bytes));
 	sum = tc_low_add(l, sum, tc_low_mul(l, inside, bytes));
 	sum = tc_low_add(l, sum, mo_reg(tc_low_address(l, a)));
-	return (struct maddr){.reg = swizzled(l, sum.reg, v.layout.swizzle)};
+	return (struct maddr){.reg = swizzled(l, sum.reg, &v.layout)};
 }
 
 static struct maddr element_address(struct low *l, const struct ref *r, const char **space)

@@ -110,6 +110,10 @@ static void read_swizzle(lua_State *L, int arg, struct alloc *a)
 	a->swizzle_given = true;
 	if (lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), "none") == 0) {
 		a->swizzle = 0;
+	} else if (lua_type(L, -1) == LUA_TSTRING &&
+		   strcmp(lua_tostring(L, -1), "128B_atom_32B") == 0) {
+		a->swizzle = 128;
+		a->atom_32 = true;
 	} else {
 		int integral = 0;
 		lua_Integer w =
@@ -117,7 +121,8 @@ static void read_swizzle(lua_State *L, int arg, struct alloc *a)
 
 		if (!integral || w < 1 || w > INT32_MAX)
 			tc_argerror(L, arg,
-				    "option 'swizzle' must be 32, 64, 128 or \"none\", got %s",
+				    "option 'swizzle' must be 32, 64, 128, \"128B_atom_32B\" or "
+				    "\"none\", got %s",
 				    tc_describe(L, -1));
 		a->swizzle = (int)w;
 	}
@@ -213,7 +218,9 @@ static int allocate_at(lua_State *L, enum space space, int arg)
 	"packed?: boolean, layout?: string, name?: string}"
 
 #define OPTIONS_DOC                                                                                \
-	"SMEM takes `swizzle` (128, 64, 32 or \"none\"; default: the largest that divides a "      \
+	"SMEM takes `swizzle` (128, 64, 32, \"128B_atom_32B\", which float32 operands stored "     \
+	"with K "                                                                                  \
+	"first need, or \"none\"; default: the largest that divides a "                            \
 	"row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or "     \
 	"6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA "      \
 	"MMAs), `packed` (a dtype narrower than 32 "                                               \

@@ -53,8 +53,9 @@ static void add_param(luaL_Buffer *b, const struct param *p, const struct kern *
 			collapsed[i] = (uint32_t)p->collapsed[i];
 		}
 		snprintf(text, sizeof text,
-			 ", \"type\": %d, \"per_element\": %d, \"swizzle_bytes\": %d, ",
-			 p->tma_type, p->per_element, p->swizzle);
+			 ", \"type\": %d, \"per_element\": %d, \"swizzle_bytes\": %d, "
+			 "\"swizzle_atom_bytes\": %d, ",
+			 p->tma_type, p->per_element, p->swizzle, p->atom_32 ? 32 : 16);
 		luaL_addstring(b, text);
 		add_numbers(b, "axis", axes, p->rank);
 		luaL_addstring(b, ", ");

@@ -217,7 +217,7 @@ static void fill_map(lua_State *L, struct tensormap *m, const struct param *p,
 		m->box[i] = p->box[i];
 		m->element_strides[i] = 1;
 	}
-	m->swizzle = p->swizzle == 128 ? 3 : p->swizzle / 32;
+	m->swizzle = p->atom_32 ? 4 : p->swizzle == 128 ? 3 : p->swizzle / 32;
 	m->l2_promotion = promotion_128;
 }
 

@@ -258,7 +258,8 @@ static int ref_field(lua_State *L)
 	else if (strcmp(key, "rank") == 0)
 		lua_pushinteger(L, r->rank);
 	else if (strcmp(key, "swizzle") == 0 && r->alloc->space == SP_SMEM)
-		lua_pushinteger(L, r->alloc->swizzle);
+		r->alloc->atom_32 ? (void)lua_pushliteral(L, "128B_atom_32B")
+				  : lua_pushinteger(L, r->alloc->swizzle);
 	else if (strcmp(key, "collective") == 0 && r->alloc->space == SP_TMEM)
 		lua_pushboolean(L, r->alloc->collective);
 	else if (strcmp(key, "layout") == 0 && r->alloc->space == SP_TMEM)

@@ -71,7 +71,7 @@ void tc_print_attributes(struct strbuf *b, const struct alloc *a)
 	};
 
 	if (a->space == SP_SMEM && a->swizzle)
-		tc_printf(b, ", swizzle %d", a->swizzle);
+		tc_printf(b, ", swizzle %d%s", a->swizzle, a->atom_32 ? " by 32" : "");
 	if (a->padded)
 		tc_puts(b, ", padded");
 	if (a->space != SP_TMEM)

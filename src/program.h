@@ -21,6 +21,7 @@ struct param {
 	int axis[5], collapsed[5];
 	uint32_t box[5];
 	int swizzle;     /* bytes: 0, 32, 64, 128 */
+	bool atom_32;    /* which 128 moves together */
 	int tma_type;    /* CUtensorMapDataType */
 	int per_element; /* elements of the argument that make one of the map: 4 of tc.uint2 */
 };

@@ -224,6 +224,7 @@ struct alloc {
 	/* SMEM: bytes of the swizzle, 0 = plain row-major ("none") */
 	int swizzle;
 	bool swizzle_given;
+	bool atom_32; /* SMEM: a swizzle of 128 that moves 32 bytes together, not 16 */
 	/* SMEM: 16 elements of 4 bits fill 16 bytes, the second half of which is unused. */
 	bool padded;
 	/* SMEM: `tiling` given; only checked, since the image is the compiler's choice */
