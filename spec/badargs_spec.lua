@@ -65,12 +65,13 @@ local function array() return tc.zeros({ 4, 4 }, "f32") end
 
 -- Runs fn with an open recording and the objects that calls need.
 local function with_objects(fn)
-  helper.recording({ name = "k", args = { tc.gmem({ 128, 64 }, "f16"), tc.gmem({ 64, 128 }, "f16") }, grid = { 4 },
-    grid_names = { "m" }, cluster = { 2 }, cluster_names = { "c" } }, function(k, a, b)
+  helper.recording({ name = "k", args = { tc.gmem({ 128, 64 }, "f16"), tc.gmem({ 64, 128 }, "f16"),
+    tc.gmem({ 4 }, "i32") }, grid = { 4 }, grid_names = { "m" }, cluster = { 2 }, cluster_names = { "c" } },
+  function(k, a, b, sem)
     fn {
       k = k, a = a, b = b, sa = tc.smem({ 128, 64 }, "f16"), sb = tc.smem({ 64, 128 }, "f16"),
       acc = tc.tmem({ 128, 128 }, "f32"), loaded = tc.barrier {}, done = tc.barrier { orders_tensor_core = true },
-      response = tc.cluster_cancel_result(),
+      response = tc.cluster_cancel_result(), sem = sem,
       m = tc.axis_index "m", pred = tc.axis_index("m"):lt(2), var = tc.var(0), fragment = tc.full({ 128, 64 },
       0, "f32"),
       half = tc.full({ 128, 64 }, 0, "f16"), full = tc.full({ 128, 128 }, 0, "f32"),
@@ -133,6 +134,8 @@ local calls = {
   ["tcmma.query_cluster_cancel"] = function(o) return { o.response } end,
   ["tcmma.dynamic_scheduling_loop"] = function() return { "m", function() end } end,
   ["tcmma.async_prefetch"] = function(o) return { o.a } end,
+  ["tcmma.semaphore_signal"] = function(o) return { o.sem[0] } end,
+  ["tcmma.semaphore_wait"] = function(o) return { o.sem[0] } end,
   ["tcmma.block_spec"] = function() return { { 4, 4 }, function() return 0, 0 end } end,
   ["tcmma.emit_pipeline"] = function() return { function() end, { grid = { 2 } } } end,
   ["tcmma.emit_pipeline_warp_specialized"] = function() return { function() end, { grid = { 2 } } } end,

@@ -64,8 +64,8 @@ describe("a GPU, by the driver's interface", function()
   end)
 
   with_assembler("gets grid, block, cluster, memory, arguments and stream as they were given", function()
-    assert.equal("8 3 2 32 2 1 1024 4 1 -5 1 1024 0 1\n", run[[
-      local out = tc.zeros({ 14 }, "i32")
+    assert.equal("8 3 2 32 2 1 1024 4 1 -5 1 1024 0 1 0\n", run[[
+      local out = tc.zeros({ 15 }, "i32")
       m:kernel("probe"):launch{ grid = { 8, 3, 2 }, block = { 32, 2 }, cluster = { 4 }, smem = 1024,
         args = { out, 2 ^ 32 - 5 }, stream = tc.device():stream() }
       print(table.concat(out:totable(), " "))]])
@@ -73,12 +73,23 @@ describe("a GPU, by the driver's interface", function()
 
   with_assembler("no cluster is no attribute, and more than 8 blocks are asked for", function()
     assert.equal("0\t0\t0\n16\t1\t1\n", run[[
-      local out = tc.zeros({ 14 }, "i32")
+      local out = tc.zeros({ 15 }, "i32")
       for _, cluster in ipairs{ false, { 16 } } do
         m:kernel("probe"):launch{ grid = { 16 }, cluster = cluster or nil, args = { out, 0 } }
         local v = out:totable()
         print(v[8], v[9], v[13])
       end]])
+  end)
+
+  with_assembler("is told which launches may start early", function()
+    assert.equal("1 0\n1 4\n0 0\n", (run[[
+      local out = tc.zeros({ 15 }, "i32")
+      for _, o in ipairs{ { early = true }, { early = true, cluster = { 4 } }, {} } do
+        m:kernel("probe"):launch{ grid = { 8 }, cluster = o.cluster, args = { out, 0 },
+          programmatic_stream_serialization = o.early }
+        local v = out:totable()
+        print(v[15], v[8])
+      end]]:gsub("\t", " ")))
   end)
 
   with_assembler("encodes a tensor map once", function()
@@ -121,7 +132,7 @@ describe("a GPU, by the driver's interface", function()
 
   with_assembler("a launch that the driver refuses says with what", function()
     local output = run[[
-      local out = tc.zeros({ 14 }, "i32")
+      local out = tc.zeros({ 15 }, "i32")
       print(pcall(function() m:kernel("probe"):launch{ grid = { 7 }, cluster = { 7 }, args = { out, 0 } } end))
       print(pcall(function() m:kernel("probe"):launch{ smem = 210000, args = { out, 0 } } end))]]
     assert.matches("cannot launch 'probe' on cuda:0", output, 1, true)
@@ -144,7 +155,7 @@ describe("a GPU, by the driver's interface", function()
   with_driver("without nvJitLink the driver assembles, and its log is the error", function()
     local empty = process.folder()
     local output = run([[
-      local out = tc.zeros({ 14 }, "i32")
+      local out = tc.zeros({ 15 }, "i32")
       m:kernel("probe"):launch{ args = { out, 77 } }
       print(out:totable()[10], out:totable()[14])
       local bad = tc.ptx(".version 8.0\n.target sm_90a\n.address_size 64\n.entry bad() { frobnicate; }")

@@ -1,4 +1,4 @@
-/* Work that CTAs take from each other: cluster launch control. */
+/* Work between CTAs: cluster launch control, semaphores. */
 #include "check_copy.h"
 
 /* ---- cluster launch control -------------------------------------------------------------- */
@@ -61,4 +61,21 @@ void tc_check_query_cancel(struct kern *k, struct query_cancel_op *q)
 		tc_documented(&k->err, QUERY_CANCEL_BITS, tc_got(k, "result", q->result),
 			      tc_integer_text(k, bits));
 	check_row(k, q->result);
+}
+
+/* ---- semaphores ---------------------------------------------------------------------------- */
+
+void tc_check_semaphore(struct kern *k, struct semaphore_op *s, bool signal)
+{
+	const struct alloc *a = s->ref->alloc;
+	int64_t value;
+
+	if (a->space != SP_GMEM || s->ref->rank)
+		tc_documented(&k->err, SEMAPHORE_ELEMENT, "", tc_ref_text(k, s->ref));
+	if (a->dtype != DT_I32 && a->dtype != DT_U32)
+		tc_documented(&k->err, SEMAPHORE_DTYPE, "", tc_dtypes[a->dtype].name);
+	if (s->value->type != VT_S32 || (tc_val_is_const(s->value, &value) && value < 1))
+		tc_documented(&k->err, SEMAPHORE_VALUE, "",
+			      signal ? "semaphore_signal" : "semaphore_wait",
+			      tc_val_text(k, s->value));
 }

@@ -68,8 +68,9 @@ typedef struct {
 	_Alignas(64) uint64_t opaque[16];
 } CUtensorMap;
 
-enum {
-	CU_LAUNCH_CLUSTER_DIMENSION = 4
+enum { /* CUlaunchAttributeID */
+	CU_LAUNCH_CLUSTER_DIMENSION = 4,
+	CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION = 6
 };
 
 typedef struct {
@@ -78,6 +79,7 @@ typedef struct {
 	union {
 		char pad[64];
 		unsigned cluster[3];
+		int programmatic;
 	} value;
 } CUlaunchAttribute;
 

@@ -241,7 +241,7 @@ static bool explain_launch(struct device *d, CUresult r, const struct gpu_functi
 	if (tc_gpu_kills_context(r))
 		return tc_gpu_lose(d, r, e);
 	g->cu->function_get(&registers, CU_FUNC_NUM_REGS, f->handle);
-	if (config->attribute_count && g->cu->max_clusters)
+	if (l->cluster[0] && g->cu->max_clusters)
 		g->cu->max_clusters(&clusters, f->handle, config);
 	tc_dev_fail(e, ERR_USER, "launch",
 		    "cannot launch '%s' on %s: %s\n  grid (%u, %u, %u), block (%u, %u, %u), "
@@ -250,7 +250,7 @@ static bool explain_launch(struct device *d, CUresult r, const struct gpu_functi
 		    l->name, d->name, tc_gpu_error_text(g->cu, r, why, sizeof why), l->grid[0],
 		    l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->cluster[0],
 		    l->cluster[1], l->cluster[2], l->smem, registers);
-	if (config->attribute_count && !clusters)
+	if (l->cluster[0] && !clusters)
 		return tc_dev_fail(e, ERR_USER, "launch",
 				   "%s\n  no cluster of this size fits on the device", e->text);
 	return false;
@@ -260,16 +260,20 @@ static bool start(struct device *d, struct gpu_function *f, const struct launch 
 		  void **values, struct err *e)
 {
 	struct gpu *g = d->state;
-	CUlaunchAttribute cluster = {.id = CU_LAUNCH_CLUSTER_DIMENSION};
-	CUlaunchConfig config = {.shared_bytes = l->smem, .stream = stream};
+	CUlaunchAttribute attributes[2], *next = attributes;
+	CUlaunchConfig config = {
+		.shared_bytes = l->smem, .stream = stream, .attributes = attributes};
 
 	memcpy(config.grid, l->grid, sizeof config.grid);
 	memcpy(config.block, l->block, sizeof config.block);
 	if (l->cluster[0]) {
-		memcpy(cluster.value.cluster, l->cluster, sizeof cluster.value.cluster);
-		config.attributes = &cluster;
-		config.attribute_count = 1;
+		*next = (CUlaunchAttribute){.id = CU_LAUNCH_CLUSTER_DIMENSION};
+		memcpy(next++->value.cluster, l->cluster, sizeof l->cluster);
 	}
+	if (l->programmatic)
+		*next++ = (CUlaunchAttribute){.id = CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION,
+					      .value.programmatic = 1};
+	config.attribute_count = (unsigned)(next - attributes);
 	snprintf(g->pending[g->pending_count++ % PENDING], NAME_SIZE, "%s", l->name);
 	CUresult r = g->cu->launch(&config, f->handle, values, NULL);
 	return r == CUDA_SUCCESS || explain_launch(d, r, f, &config, l, e);

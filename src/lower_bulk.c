@@ -58,6 +58,7 @@ static void look_at_scope(struct seen *n, const struct scope *s)
 			look(n, o->u.store_scalar.ref, NULL);
 			break;
 		case OP_COMMIT_GMEM:
+		case OP_SEMAPHORE_SIGNAL:
 			n->told = true;
 			break;
 		default:

@@ -1,8 +1,12 @@
 /*
+ * Work between CTAs and kernels.
+ *
  * Cluster launch control: a cluster that runs takes the place of one that has not started
  * (docs/isa.md 9).  Every CTA expects the 16 bytes of the response on its own barrier; the one of
  * rank 0 asks, for all of them.
  */
+#include <stdio.h>
+
 #include "compile.h"
 
 static struct maddr response(struct low *l, const struct ref *r)
@@ -118,4 +122,69 @@ void tc_lower_no_cluster_query(struct low *l, const struct op *op)
 	tc_low_define(l, q->success, success);
 	for (int i = 0; i < q->count; i++)
 		tc_low_define(l, q->index[i], zero);
+}
+
+/* ---- semaphores: counters in GMEM ------------------------------------------------------------ */
+
+static const char *scoped(struct low *l, const struct semaphore_op *o, const char *format)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), format, o->system ? "sys" : "gpu");
+	return tc_arena_strdup(l->arena, text);
+}
+
+/* The barrier hands what the role's threads did to the leader, whose release is cumulative. */
+void tc_lower_semaphore_signal(struct low *l, const struct op *op)
+{
+	const struct semaphore_op *o = &op->u.semaphore;
+	struct maddr a;
+
+	tc_low_class_barrier(l);
+	tc_low_first_leader(l);
+	a.reg = tc_low_gmem_address(l, o->ref);
+	mi(l, scoped(l, o, "red.release.%s.global.add.u32"), M((struct maddr){.reg = a.reg}, 0),
+	   tc_low_value(l, o->value));
+	tc_low_all(l);
+}
+
+/* The leader spins; the role passes the barrier behind it. */
+void tc_lower_semaphore_wait(struct low *l, const struct op *op)
+{
+	const struct semaphore_op *o = &op->u.semaphore;
+	int again = mi_new_label(l);
+	struct mreg seen = mi_b32(l), p = mi_pred(l);
+	struct mopnd value;
+	struct maddr a = {.offset = 0};
+
+	tc_low_first_leader(l);
+	a.reg = tc_low_gmem_address(l, o->ref);
+	value = tc_low_value(l, o->value);
+	mi_label(l, again);
+	mi(l, scoped(l, o, "ld.acquire.%s.global.b32"), R(seen), M(a, 0));
+	mi(l, "setp.lt.s32", R(p), R(seen), value);
+	mi_if(l, p, "bra", LABEL(again));
+	if (o->decrement) {
+		struct mreg rest = mi_b32(l), found = mi_b32(l);
+
+		mi(l, "sub.s32", R(rest), R(seen), value);
+		mi(l, scoped(l, o, "atom.acquire.%s.global.cas.b32"), R(found), M(a, 0), R(seen),
+		   R(rest));
+		mi(l, "setp.ne.b32", R(p), R(found), R(seen));
+		mi_if(l, p, "bra", LABEL(again));
+	}
+	tc_low_all(l);
+	tc_low_class_barrier(l);
+}
+
+/* ---- kernels that follow each other -----------------------------------------------------------
+ */
+
+void tc_lower_griddepcontrol(struct low *l, const struct op *op)
+{
+	bool wait = op->kind == OP_GRIDDEPCONTROL_WAIT;
+
+	tc_low_all(l);
+	mi_plain(l, wait ? "griddepcontrol.wait" : "griddepcontrol.launch_dependents");
+	l->c->program->programmatic |= wait;
 }

@@ -86,7 +86,10 @@ static void push_manifest(lua_State *L, const struct kern *k, const struct progr
 		snprintf(text, sizeof text, i ? ", %lld" : "%lld", (long long)k->grid[i]);
 		luaL_addstring(&b, text);
 	}
-	snprintf(text, sizeof text, "],\n  \"dynamic_smem\": %u,\n  \"params\": [", p->smem);
+	snprintf(text, sizeof text,
+		 "],\n  \"dynamic_smem\": %u,\n  \"programmatic_stream_serialization\": %s,\n  "
+		 "\"params\": [",
+		 p->smem, p->programmatic ? "true" : "false");
 	luaL_addstring(&b, text);
 	for (int i = 0; i < p->param_count; i++) {
 		luaL_addstring(&b, i ? ",\n    " : "\n    ");

@@ -341,8 +341,10 @@ static void check_smem(lua_State *L, const struct device *d, uint32_t smem)
 
 static int function_launch(lua_State *L)
 {
-	static const char *const names[] = {"grid", "block",  "cluster", "smem",
-					    "args", "stream", "device",  NULL};
+	static const char *const names[] = {
+		"grid", "block",  "cluster", "smem",
+		"args", "stream", "device",  "programmatic_stream_serialization",
+		NULL};
 	struct lua_function *f = check_function(L, 1);
 	struct err e = {0};
 
@@ -352,6 +354,8 @@ static int function_launch(lua_State *L)
 	struct device *d = launch_device(L, f, r);
 	check_smem(L, d, r->launch.smem);
 	r->options.stream = tc_option_stream(L, 2, d);
+	r->launch.programmatic =
+		tc_option_boolean(L, 2, "programmatic_stream_serialization", false);
 	set_code(L, r, d);
 	if (!tc_run(d, r, &e))
 		return tc_fail_device(L, &e);
@@ -463,14 +467,17 @@ static const struct tc_function function_methods[] = {
 	{"launch", function_launch,
 	 "launch(opts?: {grid?: integer[], block?: integer[], cluster?: integer[], smem?: "
 	 "integer, args?: "
-	 "any[], stream?: tcmma.stream, device?: tcmma.device|string}) -> tcmma.function\n"
+	 "any[], stream?: tcmma.stream, device?: tcmma.device|string, "
+	 "programmatic_stream_serialization?: boolean}) -> tcmma.function\n"
 	 "Launches the kernel where its arrays live. `grid` counts blocks, sizes are x, y, z and 1 "
 	 "where left "
 	 "out; `smem` is dynamic shared memory in bytes. An argument is an array, a number "
 	 "(converted to the "
 	 "parameter's PTX type, with a range check), a `tc.tensormap`, or a string with exactly "
 	 "the bytes of a "
-	 "struct. On a GPU it returns at once; on the emulator when the grid has ended, and a "
+	 "struct. `programmatic_stream_serialization` lets a kernel with `griddepcontrol.wait` "
+	 "start before the launch in front of it has ended. On a GPU it returns at once; on the "
+	 "emulator when the grid has ended, and a "
 	 "fault is an error."},
 	{"emulate", function_emulate,
 	 "emulate(opts?: {grid?: integer[], block?: integer[], cluster?: integer[], smem?: "

@@ -324,6 +324,7 @@ static void fill_run(lua_State *L, struct run *r, const struct binding *b, const
 	if (p->cluster[0] * p->cluster[1] * p->cluster[2] > 1)
 		memcpy(l->cluster, p->cluster, sizeof l->cluster);
 	l->smem = p->smem;
+	l->programmatic = p->programmatic;
 	l->symbol_count = p->symbol_count;
 	l->symbols = p->symbols;
 	l->line_count = p->line_count;

@@ -1,4 +1,5 @@
-/* Work that CTAs take from each other: cluster launch control. */
+/* Work between CTAs and kernels: cluster launch control, semaphores, dependent launches, prefetch.
+ */
 #include "lua_tc.h"
 
 #include <string.h>
@@ -147,6 +148,97 @@ static int query_cluster_cancel(lua_State *L)
 	return 2;
 }
 
+/* ---- semaphores ---------------------------------------------------------- */
+
+struct semaphore {
+	struct op draft;
+	struct lua_value value;
+};
+
+static void record_semaphore(struct kern *k, void *arg)
+{
+	struct semaphore *s = arg;
+
+	s->draft.u.semaphore.value = tc_value_node(k, &s->value);
+	tc_kern_record(k, &s->draft);
+}
+
+/* Number or scalar at argument 2, 1 if absent; options at 3. */
+static int semaphore(lua_State *L, enum op_kind kind, const char *what, const char *const *options)
+{
+	struct semaphore s = {.draft = {.kind = kind}, .value = {.kind = 'i', .i = 1}};
+	struct semaphore_op *o = &s.draft.u.semaphore;
+	const char *scope;
+
+	o->ref = check_ref(L, 1, "sem");
+	if (!lua_isnoneornil(L, 2))
+		tc_check_index_value(L, 2, &s.value, what);
+	tc_options(L, 3, options);
+	scope = tc_option_string(L, 3, "memory_scope", "sys");
+	o->system = strcmp(scope, "sys") == 0;
+	if (!o->system && strcmp(scope, "gpu") != 0)
+		tc_argerror(L, 3,
+			    "option 'memory_scope': Unsupported memory_scope: \"%s\"; "
+			    "\"sys\" or \"gpu\"",
+			    scope);
+	o->decrement = kind == OP_SEMAPHORE_WAIT && tc_option_boolean(L, 3, "decrement", true);
+	tc_record_call(L, record_semaphore, &s);
+	return 0;
+}
+
+static const char signal_doc[] =
+	"semaphore_signal(sem: Ref, inc?: integer|Scalar, opts?: {memory_scope?: string})\n"
+	"Adds `inc` (1) to a semaphore, one int32 element of an argument: what the role's threads "
+	"have done before is visible to those who waited for it. Copies to GMEM must have been "
+	"waited for, `tc.wait_smem_to_gmem(0)`; stores that another CTA copies by TMA need "
+	"`tc.commit_gmem()` first.\n\n"
+	"`memory_scope`: who waits, `\"sys\"` (any device) or `\"gpu\"` (this one). The array is "
+	"zero at the start.";
+
+static int semaphore_signal(lua_State *L)
+{
+	static const char *const options[] = {"memory_scope", NULL};
+
+	return semaphore(L, OP_SEMAPHORE_SIGNAL, "increment of the semaphore", options);
+}
+
+static const char semaphore_wait_doc[] =
+	"semaphore_wait(sem: Ref, value?: integer|Scalar, opts?: {decrement?: boolean, "
+	"memory_scope?: string})\n"
+	"Waits until a semaphore is at least `value` (1), and takes that much off it unless "
+	"`decrement = false`. The CTA that signals must be able to run: it is one of those that "
+	"fit on the device together, or started before.\n\n"
+	"`memory_scope` as for `tc.semaphore_signal`.";
+
+static int semaphore_wait(lua_State *L)
+{
+	static const char *const options[] = {"decrement", "memory_scope", NULL};
+
+	return semaphore(L, OP_SEMAPHORE_WAIT, "value of the semaphore", options);
+}
+
+/* ---- kernels that follow each other -------------------------------------- */
+
+static int grid_dependency(lua_State *L, enum op_kind kind)
+{
+	struct op draft = {.kind = kind};
+
+	if (lua_gettop(L) > 0)
+		return tc_argerror(L, 1, "no argument expected, got %s", tc_describe(L, 1));
+	tc_record_call(L, record, &draft);
+	return 0;
+}
+
+static int griddepcontrol_wait(lua_State *L)
+{
+	return grid_dependency(L, OP_GRIDDEPCONTROL_WAIT);
+}
+
+static int griddepcontrol_launch_dependents(lua_State *L)
+{
+	return grid_dependency(L, OP_GRIDDEPCONTROL_LAUNCH_DEPENDENTS);
+}
+
 /* ---- prefetch ------------------------------------------------------------ */
 
 struct prefetch {
@@ -181,6 +273,18 @@ static int async_prefetch(lua_State *L)
 }
 
 static const struct tc_function functions[] = {
+	{"semaphore_signal", semaphore_signal, signal_doc},
+	{"semaphore_wait", semaphore_wait, semaphore_wait_doc},
+	{"griddepcontrol_wait", griddepcontrol_wait,
+	 "griddepcontrol_wait()\n"
+	 "Waits until the kernels launched before in the stream have ended and what they wrote is "
+	 "visible. A kernel with it is launched as soon as they allow (programmatic dependent "
+	 "launch), so that its start runs under their end; nothing that they write or read may be "
+	 "touched before. In shared code every role waits."},
+	{"griddepcontrol_launch_dependents", griddepcontrol_launch_dependents,
+	 "griddepcontrol_launch_dependents()\n"
+	 "Allows the next kernel in the stream to start, once every block has said so or ended, if "
+	 "it has a `tc.griddepcontrol_wait`."},
 	{"async_prefetch", async_prefetch, prefetch_doc},
 	{"try_cluster_cancel", try_cluster_cancel, try_doc},
 	{"query_cluster_cancel", query_cluster_cancel, query_doc},

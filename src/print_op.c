@@ -351,6 +351,15 @@ static void put_operands(struct strbuf *b, struct kern *k, const struct op *o)
 	case OP_SET_MAX_REGISTERS:
 		tc_printf(b, "%d", o->u.registers.count);
 		break;
+	case OP_SEMAPHORE_SIGNAL:
+	case OP_SEMAPHORE_WAIT:
+		put_ref(b, k, o->u.semaphore.ref);
+		tc_puts(b, o->kind == OP_SEMAPHORE_SIGNAL ? " += " : " >= ");
+		tc_print_val(b, k, o->u.semaphore.value);
+		if (o->u.semaphore.decrement)
+			tc_puts(b, " decrement");
+		tc_puts(b, o->u.semaphore.system ? " memory_scope=sys" : " memory_scope=gpu");
+		break;
 	case OP_ASYNC_PREFETCH:
 		put_ref(b, k, o->u.prefetch.ref);
 		put_cluster_axes(b, k, o->u.prefetch.collective_axes);

@@ -61,7 +61,8 @@ struct program {
 	size_t ptx_length;
 	const char *entry;
 	uint32_t block[3], cluster[3];
-	uint32_t smem; /* dynamic bytes */
+	uint32_t smem;     /* dynamic bytes */
+	bool programmatic; /* may start before the grids that it depends on have ended */
 	int param_count;
 	struct param *params;
 	int symbol_count;
@@ -92,6 +93,7 @@ struct launch {
 	size_t ptx_length;
 	const char *entry, *name; /* entry in the PTX; the user's name */
 	uint32_t grid[3], block[3], cluster[3], smem;
+	bool programmatic; /* griddepcontrol.wait waits for the launch before, not the stream */
 	int param_count;
 	const struct launch_param *params;
 	int symbol_count, line_count;

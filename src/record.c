@@ -140,6 +140,11 @@ static void use_operands(struct kern *k, const struct op *o)
 		use_ref(k, o->u.try_cancel.result);
 		tc_barrier_usable(k, &o->u.try_cancel.barrier);
 		break;
+	case OP_SEMAPHORE_SIGNAL:
+	case OP_SEMAPHORE_WAIT:
+		use_ref(k, o->u.semaphore.ref);
+		tc_val_usable(k, o->u.semaphore.value);
+		break;
 	case OP_ASYNC_PREFETCH:
 		tc_ref_usable(k, o->u.prefetch.ref);
 		break;
@@ -297,6 +302,10 @@ static void check_legality(struct kern *k, struct op *o)
 		break;
 	case OP_STORE:
 		tc_check_store(k, &o->u.store);
+		break;
+	case OP_SEMAPHORE_SIGNAL:
+	case OP_SEMAPHORE_WAIT:
+		tc_check_semaphore(k, &o->u.semaphore, o->kind == OP_SEMAPHORE_SIGNAL);
 		break;
 	case OP_ASYNC_PREFETCH:
 		tc_check_prefetch(k, &o->u.prefetch);

@@ -134,6 +134,11 @@ static void visit_op(const struct op *o, visit_fn *visit, void *context)
 	case OP_ASSERT:
 		visit(context, o->u.assertion.cond);
 		break;
+	case OP_SEMAPHORE_SIGNAL:
+	case OP_SEMAPHORE_WAIT:
+		visit_ref(o->u.semaphore.ref, visit, context);
+		visit(context, o->u.semaphore.value);
+		break;
 	case OP_ASYNC_PREFETCH:
 		visit_ref(o->u.prefetch.ref, visit, context);
 		break;
@@ -229,6 +234,9 @@ static bool wanted(const struct marking *m, const struct op *o)
 		return o->u.var.value && m->role->val_needed[o->u.var.value->id];
 	case OP_LOAD_SCALAR:
 		return m->role->val_needed[o->u.load_scalar.result->id];
+	case OP_GRIDDEPCONTROL_WAIT:
+	case OP_GRIDDEPCONTROL_LAUNCH_DEPENDENTS:
+		return true;
 	case OP_QUERY_CLUSTER_CANCEL:
 		return wants_query(m, &o->u.query_cancel);
 	default:

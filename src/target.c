@@ -11,8 +11,12 @@
 	[OP_LOAD_SCALAR] = tc_lower_load_scalar, [OP_STORE_SCALAR] = tc_lower_store_scalar,        \
 	[OP_COPY_GMEM_TO_SMEM] = tc_lower_copy_gmem_to_smem,                                       \
 	[OP_COPY_SMEM_TO_GMEM] = tc_lower_copy_smem_to_gmem,                                       \
-	[OP_ASYNC_PREFETCH] = tc_lower_async_prefetch, [OP_COMMIT_SMEM] = tc_lower_commit_smem,    \
-	[OP_COMMIT_GMEM] = tc_lower_commit_gmem,                                                   \
+	[OP_ASYNC_PREFETCH] = tc_lower_async_prefetch,                                             \
+	[OP_SEMAPHORE_SIGNAL] = tc_lower_semaphore_signal,                                         \
+	[OP_SEMAPHORE_WAIT] = tc_lower_semaphore_wait,                                             \
+	[OP_GRIDDEPCONTROL_WAIT] = tc_lower_griddepcontrol,                                        \
+	[OP_GRIDDEPCONTROL_LAUNCH_DEPENDENTS] = tc_lower_griddepcontrol,                           \
+	[OP_COMMIT_SMEM] = tc_lower_commit_smem, [OP_COMMIT_GMEM] = tc_lower_commit_gmem,          \
 	[OP_WAIT_SMEM_TO_GMEM] = tc_lower_wait_smem_to_gmem, [OP_LOAD] = tc_lower_load,            \
 	[OP_STORE] = tc_lower_store, [OP_FRAG_ELEMENTWISE] = tc_lower_elementwise,                 \
 	[OP_FRAG_CAST] = tc_lower_cast, [OP_FRAG_FULL] = tc_lower_full,                            \

@@ -140,7 +140,7 @@ function tc.allclose(a, b, opts) end
 
 ---Allocates shared or tensor memory for the kernel that is being recorded.
 ---
----SMEM takes `swizzle` (128, 64, 32 or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
+---SMEM takes `swizzle` (128, 64, 32, "128B_atom_32B", which float32 operands stored with K first need, or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
 ---
 ---Allocations are static: one per call, whatever loop of the kernel they stand in.
 ---@param space Space
@@ -528,6 +528,12 @@ function tc.full(shape, value, dtype, opts) end
 ---@return Gmem
 function tc.gmem(shape, dtype) end
 
+---Allows the next kernel in the stream to start, once every block has said so or ended, if it has a `tc.griddepcontrol_wait`.
+function tc.griddepcontrol_launch_dependents() end
+
+---Waits until the kernels launched before in the stream have ended and what they wrote is visible. A kernel with it is launched as soon as they allow (programmatic dependent launch), so that its start runs under their end; nothing that they write or read may be touched before. In shared code every role waits.
+function tc.griddepcontrol_wait() end
+
 ---Prints the documentation of a function (`tc.help(tc.zeros)`), of a name (`tc.help "zeros"`,
 ---`tc.help "array:get"`), of an object and its class (`tc.help(a)`); without an argument, a list of
 ---everything.
@@ -777,6 +783,22 @@ function tc.role(spec) end
 ---@return Scalar|Fragment
 function tc.rsqrt(x) end
 
+---Adds `inc` (1) to a semaphore, one int32 element of an argument: what the role's threads have done before is visible to those who waited for it. Copies to GMEM must have been waited for, `tc.wait_smem_to_gmem(0)`; stores that another CTA copies by TMA need `tc.commit_gmem()` first.
+---
+---`memory_scope`: who waits, `"sys"` (any device) or `"gpu"` (this one). The array is zero at the start.
+---@param sem Ref
+---@param inc? integer|Scalar
+---@param opts? {memory_scope?: string}
+function tc.semaphore_signal(sem, inc, opts) end
+
+---Waits until a semaphore is at least `value` (1), and takes that much off it unless `decrement = false`. The CTA that signals must be able to run: it is one of those that fit on the device together, or started before.
+---
+---`memory_scope` as for `tc.semaphore_signal`.
+---@param sem Ref
+---@param value? integer|Scalar
+---@param opts? {decrement?: boolean, memory_scope?: string}
+function tc.semaphore_wait(sem, value, opts) end
+
 ---Sets how many registers each thread of this role may use from here on: a multiple of 8 from 24 to 256 (`setmaxnreg`). The sum over the block's warpgroups must fit.
 ---@param n integer
 function tc.set_max_registers(n) end
@@ -787,7 +809,7 @@ function tc.settings() end
 
 ---`tc.allocate` in shared memory. The last two dimensions are a tile, the others count tiles (stages).
 ---
----SMEM takes `swizzle` (128, 64, 32 or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
+---SMEM takes `swizzle` (128, 64, 32, "128B_atom_32B", which float32 operands stored with K first need, or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
 ---
 ---Allocations are static: one per call, whatever loop of the kernel they stand in.
 ---@param shape integer[]
@@ -844,7 +866,7 @@ function tc.tensormap(array, opts) end
 
 ---`tc.allocate` in tensor memory: 64 or 128 rows (lanes), and columns of 32 bits, 512 in all.
 ---
----SMEM takes `swizzle` (128, 64, 32 or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
+---SMEM takes `swizzle` (128, 64, 32, "128B_atom_32B", which float32 operands stored with K first need, or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
 ---
 ---Allocations are static: one per call, whatever loop of the kernel they stand in.
 ---@param shape integer[]
@@ -1256,8 +1278,8 @@ function class_function:emulate(opts) end
 ---@return string?
 function class_function:info(opts) end
 
----Launches the kernel where its arrays live. `grid` counts blocks, sizes are x, y, z and 1 where left out; `smem` is dynamic shared memory in bytes. An argument is an array, a number (converted to the parameter's PTX type, with a range check), a `tc.tensormap`, or a string with exactly the bytes of a struct. On a GPU it returns at once; on the emulator when the grid has ended, and a fault is an error.
----@param opts? {grid?: integer[], block?: integer[], cluster?: integer[], smem?: integer, args?: any[], stream?: tcmma.stream, device?: tcmma.device|string}
+---Launches the kernel where its arrays live. `grid` counts blocks, sizes are x, y, z and 1 where left out; `smem` is dynamic shared memory in bytes. An argument is an array, a number (converted to the parameter's PTX type, with a range check), a `tc.tensormap`, or a string with exactly the bytes of a struct. `programmatic_stream_serialization` lets a kernel with `griddepcontrol.wait` start before the launch in front of it has ended. On a GPU it returns at once; on the emulator when the grid has ended, and a fault is an error.
+---@param opts? {grid?: integer[], block?: integer[], cluster?: integer[], smem?: integer, args?: any[], stream?: tcmma.stream, device?: tcmma.device|string, programmatic_stream_serialization?: boolean}
 ---@return tcmma.function
 function class_function:launch(opts) end
 

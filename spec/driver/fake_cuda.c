@@ -262,11 +262,22 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
 	return CUDA_SUCCESS;
 }
 
-/* out[]: grid, block, shared bytes, cluster, second argument, stream, limits, cubins. */
+static const CUlaunchAttributeValue *attribute(const CUlaunchConfig *c, CUlaunchAttributeID id)
+{
+	static const CUlaunchAttributeValue none;
+
+	for (unsigned i = 0; i < c->numAttrs; i++)
+		if (c->attrs[i].id == id)
+			return &c->attrs[i].value;
+	return &none;
+}
+
+/* out[]: grid, block, shared bytes, cluster, second argument, stream, limits, cubins, whether it
+ * may start early. */
 static void probe(const CUlaunchConfig *c, void **parameters)
 {
 	int *out = *(int **)parameters[0];
-	const CUlaunchAttribute *a = c->numAttrs ? c->attrs : NULL;
+	const CUlaunchAttributeValue *a = attribute(c, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 	const int values[] = {(int)c->gridDimX,
 			      (int)c->gridDimY,
 			      (int)c->gridDimZ,
@@ -274,15 +285,15 @@ static void probe(const CUlaunchConfig *c, void **parameters)
 			      (int)c->blockDimY,
 			      (int)c->blockDimZ,
 			      (int)c->sharedMemBytes,
-			      a && a->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-				      ? (int)a->value.clusterDim.x
-				      : 0,
-			      a ? (int)a->value.clusterDim.y : 0,
+			      (int)a->clusterDim.x,
+			      (int)a->clusterDim.y,
 			      *(int *)parameters[1],
 			      c->hStream ? 1 : 0,
 			      dynamic_limit,
 			      nonportable,
-			      cubins};
+			      cubins,
+			      attribute(c, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+				      ->programmaticStreamSerializationAllowed};
 
 	memcpy(out, values, sizeof values);
 }

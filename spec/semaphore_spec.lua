@@ -1,0 +1,203 @@
+-- Semaphores between CTAs, and launches that depend on each other.
+local tc = require "tcmma"
+local kernels = require "compiler_kernels"
+local helper = require "helper"
+
+local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
+local targets = { "sm_100a", "sm_90a" }
+
+local function in_all_modes(kernel, check, make)
+  for _, target in ipairs(targets) do
+    for _, mode in ipairs(modes) do
+      local arrays = { make() }
+      local report = kernel:emulate({ target = target, mode = mode.mode, seed = mode.seed }, table.unpack(arrays))
+      assert.are.equal(0, #report.hazards, report.hazards[1] and report.hazards[1].message)
+      check(table.unpack(arrays))
+    end
+    local ok, message, code = kernels.assembles(kernel, target)
+    if code ~= "no-library" then assert.is_true(ok, message) end
+  end
+end
+
+local CTAS = 5
+
+-- Each CTA adds its tile to the sum after the one before it has: o.by "load" or "copy"; o.without leaves a wait out.
+local function serial(o)
+  o = o or {}
+  return tc.kernel{
+    name = "serial",
+    args = { tc.gmem({ CTAS, 64, 32 }, tc.float32), tc.gmem({ 64, 32 }, tc.float32), tc.gmem({ 1 }, tc.int32) },
+    grid = { CTAS }, grid_names = { "x" },
+    body = function(a, out, sem)
+      local x = tc.axis_index "x"
+      local mine = o.backwards and CTAS - 1 - x or x
+      local tile = tc.smem({ 64, 32 }, tc.float32)
+      local part = a[x]:load()
+      if not o.without then
+        tc.when(mine:gt(0), function()
+          tc.semaphore_wait(sem[0], mine, { decrement = false, memory_scope = o.scope })
+        end)
+      end
+      local sum = out:load() + part
+      if o.by == "copy" then
+        tile:store(sum)
+        tc.commit_smem()
+        tc.copy_smem_to_gmem(tile, out)
+        tc.wait_smem_to_gmem(0)
+      else
+        out:store(sum)
+      end
+      tc.semaphore_signal(sem[0], 1, { memory_scope = o.scope })
+    end,
+  }
+end
+
+describe("a semaphore", function()
+  for _, by in ipairs{ "load", "copy" } do
+    for _, scope in ipairs{ "gpu", "sys" } do
+      for _, backwards in ipairs{ false, true } do
+        it(("puts CTAs in order: by %s, scope %s%s"):format(by, scope, backwards and ", last first" or ""), function()
+          local a = kernels.integers({ CTAS, 64, 32 }, tc.float32, 1)
+          local x = a:totable()
+          in_all_modes(serial{ by = by, scope = scope, backwards = backwards }, function(_, out, sem)
+            local y = out:totable()
+            for i = 1, 64 do
+              for j = 1, 32 do
+                local sum = 0
+                for c = 1, CTAS do sum = sum + x[c][i][j] end
+                assert.are.equal(sum, y[i][j])
+              end
+            end
+            assert.are.equal(CTAS, sem:totable()[1])
+          end, function() return a, tc.zeros({ 64, 32 }, tc.float32), tc.zeros({ 1 }, tc.int32) end)
+        end)
+      end
+    end
+  end
+
+  it("missing between two CTAs is a race", function()
+    local report = serial{ without = true }:emulate({ target = "sm_100a", mode = "check" },
+      tc.ones({ CTAS, 64, 32 }, tc.float32), tc.zeros({ 64, 32 }, tc.float32), tc.zeros({ 1 }, tc.int32))
+    assert.is_true(#report.hazards > 0)
+  end)
+
+  it("is taken by one at a time", function()
+    local kernel = tc.kernel{
+      name = "lock", args = { tc.gmem({ 1 }, tc.int32), tc.gmem({ 2 }, tc.int32) }, grid = { 7 },
+      body = function(lock, count)
+        local role = tc.role{ name = "only", warps = 1 }
+        role(function()
+          tc.semaphore_wait(lock[0])
+          count[0]:store(count[0]:load() + 1)
+          tc.semaphore_signal(lock[0])
+        end)
+      end,
+    }
+    in_all_modes(kernel, function(lock, count)
+      assert.are.same({ 1 }, lock:totable())
+      assert.are.same({ 7, 0 }, count:totable())
+    end, function() return tc.ones({ 1 }, tc.int32), tc.zeros({ 2 }, tc.int32) end)
+  end)
+
+  it("hands a tile to a role of another CTA that copies it by TMA", function()
+    local kernel = tc.kernel{
+      name = "hand",
+      args = { tc.gmem({ 64, 32 }, tc.float32), tc.gmem({ 64, 32 }, tc.float32), tc.gmem({ 1 }, tc.int32) },
+      grid = { 2 }, grid_names = { "x" },
+      body = function(between, out, sem)
+        local x = tc.axis_index "x"
+        local tile, loaded = tc.smem({ 64, 32 }, tc.float32), tc.barrier{}
+        tc.when(x:eq(0), function()
+          between:store(tc.full({ 64, 32 }, 3, tc.float32))
+          tc.commit_gmem()
+          tc.semaphore_signal(sem[0], 2)
+        end, function()
+          tc.semaphore_wait(sem[0], 2)
+          tc.commit_gmem()
+          tc.copy_gmem_to_smem(between, tile, loaded)
+          tc.barrier_wait(loaded)
+          out:store(tile:load())
+        end)
+      end,
+    }
+    in_all_modes(kernel, function(_, out, sem)
+      assert.are.equal(0, (tc.max_error(out, tc.full({ 64, 32 }, 3, tc.float32))))
+      assert.are.same({ 0 }, sem:totable())
+    end, function()
+      return tc.zeros({ 64, 32 }, tc.float32), tc.zeros({ 64, 32 }, tc.float32), tc.zeros({ 1 }, tc.int32)
+    end)
+  end)
+
+  it("that nobody signals is a deadlock", function()
+    local kernel = tc.kernel{
+      name = "forever", args = { tc.gmem({ 1 }, tc.int32) },
+      body = function(sem) tc.semaphore_wait(sem[0], 1) end,
+    }
+    local report = kernel:emulate({ target = "sm_100a" }, tc.zeros({ 1 }, tc.int32))
+    assert.is_false(report.completed)
+    assert.are.equal("deadlock", report.hazards[1].rule)
+  end)
+
+  local setup = { args = { tc.gmem({ 4 }, tc.int32), tc.gmem({ 4 }, tc.float32) } }
+  helper.refuses("is no float", "Must signal int32 values, but got float32", function(ints, floats)
+    return function() tc.semaphore_signal(floats[1]) end, function() tc.semaphore_signal(ints[1]) end
+  end, setup)
+  helper.refuses("is one element",
+    "A semaphore is one element of an argument, got GMEM ref, int32 (4,), argument 1.", function(ints)
+      return function() tc.semaphore_wait(ints) end, function() tc.semaphore_wait(ints[3]) end
+    end, setup)
+  helper.refuses("goes up", "tc.semaphore_signal takes an s32 that is at least 1, got 0.", function(ints)
+    return function() tc.semaphore_signal(ints[0], 0) end, function() tc.semaphore_signal(ints[0], 1) end
+  end, setup)
+  helper.refuses("has a scope of the device or of all",
+    "bad argument #3 to 'semaphore_signal' (option 'memory_scope': Unsupported memory_scope: \"cta\"; \"sys\" or "
+    .. "\"gpu\")", function(ints)
+      return function() tc.semaphore_signal(ints[0], 1, { memory_scope = "cta" }) end,
+        function() tc.semaphore_signal(ints[0], 1, { memory_scope = "gpu" }) end
+    end, setup)
+end)
+
+describe("programmatic dependent launch", function()
+  local function step(o)
+    return tc.kernel{
+      name = "step", args = { tc.gmem({ 128, 64 }, tc.float32), tc.gmem({ 128, 64 }, tc.float32) }, grid = { 2 },
+      grid_names = { "x" },
+      body = function(a, out)
+        local load, store = tc.role{ name = "load", warps = 1 }, tc.role{ name = "store", warpgroups = 1 }
+        local tile, loaded, x = tc.smem({ 64, 64 }, tc.float32), tc.barrier{}, tc.axis_index "x"
+        if o.wait then tc.griddepcontrol_wait() end
+        load(function() tc.copy_gmem_to_smem(a:tile({ x, 0 }, { 64, 64 }), tile, loaded) end)
+        store(function()
+          tc.barrier_wait(loaded)
+          if o.signal then tc.griddepcontrol_launch_dependents() end
+          out:tile({ x, 0 }, { 64, 64 }):store(tile:load() + 1)
+        end)
+      end,
+    }
+  end
+
+  it("waits in every role", function()
+    local kernel = step{ wait = true, signal = true }
+    for _, target in ipairs(targets) do
+      local text = kernel:ptx{ target = target }
+      local _, waits = text:gsub("griddepcontrol%.wait;", "")
+      local _, signals = text:gsub("griddepcontrol%.launch_dependents;", "")
+      assert.are.equal(2, waits)
+      assert.are.equal(1, signals)
+    end
+    in_all_modes(kernel, function(_, out)
+      assert.are.equal(0, (tc.max_error(out, tc.full({ 128, 64 }, 2, tc.float32))))
+    end, function() return tc.ones({ 128, 64 }, tc.float32), tc.zeros({ 128, 64 }, tc.float32) end)
+  end)
+
+  it("is told to launchers of exported kernels", function()
+    for _, wait in ipairs{ true, false } do
+      local path = os.tmpname()
+      local files = step{ wait = wait, signal = true }:export(path, { target = "sm_90a" })
+      local file <close> = assert(io.open(path .. ".json"))
+      assert.is_truthy(file:read "a":find(('"programmatic_stream_serialization": %s'):format(wait), 1, true))
+      for _, name in ipairs(files) do os.remove(name) end
+      os.remove(path)
+    end
+  end)
+end)
