@@ -39,8 +39,10 @@ local function map(array, box)
   })
 end
 
--- The report of a text; the boxes are those that the emitter asks for.
-function M.run(case, text, mode)
+-- The report of a text; the boxes are those that the emitter asks for.  Options: mode, seed, block, cluster, smem, box
+-- (of the first operand).
+function M.run(case, text, o)
+  o = o or {}
   machine(case.target):use()
   local split = case.cluster or 1
   local a = tc.randint({ SIZE, SIZE }, tc.f16, { low = -2, high = 3, seed = 1 })
@@ -48,9 +50,9 @@ function M.run(case, text, mode)
   local out = tc.full({ SIZE, SIZE }, -999, tc.f16)
   local rows = case.target == "sm_90a" and 64 or 128
   local report = tc.ptx(text):kernel "matmul":emulate {
-    grid = { case.grid or split }, block = { case.block or tonumber(text:match "%.maxntid (%d+)") },
-    cluster = { split }, smem = 160 * 1024, mode = mode or "check", numerics = "f32", seed = 3,
-    args = { map(a, { 64, 128 }), map(b, { 64, 64 }), map(out, { 64, rows }) },
+    grid = { split }, block = { o.block or tonumber(text:match "%.maxntid (%d+)") },
+    cluster = { o.cluster or split }, smem = o.smem or 160 * 1024, mode = o.mode or "check", numerics = "f32",
+    seed = o.seed or 3, args = { map(a, o.box or { 64, 128 }), map(b, { 64, 64 }), map(out, { 64, rows }) },
   }
   return report, out, tc.reference.matmul(a, b)
 end

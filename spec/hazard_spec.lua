@@ -13,7 +13,7 @@ local PAIR = { target = "sm_100a", cluster = 2 }
 local HOPPER_PAIR = { target = "sm_90a", cluster = 2 }
 
 local EPILOGUE, LOAD, MMA = "// role epilogue: warps", "// role load: warp", "// role mma: warp"
-local FULL, EMPTY, DRAINED = "+98304], ", "+98320], ", "+98352], "
+local FULL, EMPTY, ACCUMULATED, DRAINED = "+98304], ", "+98320], ", "+98336], ", "+98352], "
 
 -- The parity operand of the first wait for `barrier`.
 local function parity_of(text, barrier)
@@ -30,7 +30,7 @@ local function without_cluster_barrier(nth)
   end
 end
 
--- { number, what is spoilt, kernel, how, rules }: the first rule names the fault, further ones follow from it.
+-- { number, what is spoilt, kernel, how, rules, options }: the first rule names the fault, further ones follow from it.
 local catalogue = {
   { "A1", "the MMA does not wait for the copies", BLACKWELL,
     function(t) return drop_wait(t, FULL, { behind = MMA }) end, { "copy-not-awaited", "mbarrier-over-arrival" } },
@@ -48,6 +48,10 @@ local catalogue = {
     end, { "mma-not-awaited", "copy-not-awaited" } },
   { "A4", "the parity of a warpgroup never flips", HOPPER,
     function(t) return (t:gsub("(try_wait[^\n]*%+98304%], )%%r%d+", "%10")) end, { "wgmma-not-awaited", "deadlock" } },
+  { "A5", "the producer's parity flips at every step", BLACKWELL,
+    function(t) return replace(t, "selp.b32 %r245", "%r244, %r243, %p9", "%r244, %r244, %p9") end, { "deadlock" } },
+  { "A6", "the producer begins with the second stage", BLACKWELL,
+    function(t) return replace(t, "mov.b32 %r223, 0", "0", "1") end, { "deadlock" } },
   { "A7", "a barrier counts too few", BLACKWELL,
     function(t) return replace(t, "[%smem+98304], 2", "], 2", "], 1") end, { "mbarrier-over-arrival" } },
   { "A8", "a barrier counts too many", BLACKWELL,
@@ -77,6 +81,12 @@ local catalogue = {
       t = replace(t, "expect_tx", ".expect_tx", "", { nth = 2 })
       return (t:gsub("(mbarrier%.arrive%.shared::cta%.b64 _, %[%%r%d+%+98304%]), 16384", "%1"))
     end, { "mbarrier-wrong-phase", "copy-not-awaited", "deadlock" } },
+  { "A18", "bytes are expected behind the last arrival", BLACKWELL,
+    function(t)
+      t = replace(t, "expect_tx", ".expect_tx", "", { nth = 2, behind = LOAD })
+      t = replace(t, "mbarrier.arrive.shared::cta.b64 _, [%r231+98304], 16384", ", 16384", "", { behind = LOAD })
+      return insert_before(t, "L20:", "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r231+98304], 16384;")
+    end, { "mbarrier-late-expect" } },
   { "A20", "the commit arrives at the wrong barrier", BLACKWELL,
     function(t) return replace(t, "tcgen05.commit", "98320", "98304") end, { "deadlock" } },
   { "A21", "the commit stands before the last MMA", BLACKWELL,
@@ -88,6 +98,13 @@ local catalogue = {
       t = move_before(t, "@%other", "bar.warp.sync", { target_behind = "tcgen05.mma" })
       return insert_before(t, "@%other", "setp.eq.u32 %other, %lane, 1;")
     end, { "mma-not-awaited" } },
+  { "A23", "the arrivals for the peer go to the own barrier", HOPPER_PAIR,
+    function(t)
+      return replace(t, "mapa.shared::cluster", "mapa.shared::cluster.u32 %r12, %smem, %lane", "mov.b32 %r12, %smem")
+    end, { "copy-not-awaited", "deadlock" } },
+  { "A24", "the arrivals for the peer are for the own CTA", HOPPER_PAIR,
+    function(t) return (t:gsub("arrive%.shared::cluster", "arrive.release.cta.shared::cluster")) end,
+    { "mbarrier-scope" } },
   { "A25", "the cluster's barrier is relaxed", PAIR,
     function(t) return replace(t, "barrier.cluster.arrive", "arrive", "arrive.relaxed") end,
     { "mbarrier-init-unordered" } },
@@ -135,18 +152,27 @@ local catalogue = {
     { "wgmma-not-awaited" } },
   { "B45", "wgmma is not committed", HOPPER,
     function(t) return drop(t, "wgmma.commit_group") end, { "wgmma-not-awaited", "wgmma-register" } },
+  { "C46", "the epilogue does not wait for the MMA", BLACKWELL,
+    function(t) return drop_wait(t, ACCUMULATED, { behind = EPILOGUE }) end,
+    { "undefined-tmem-load", "tmem-race", "mma-not-awaited", "tcgen05-fence-before" } },
   { "C47", "no fence behind the wait for the accumulator", BLACKWELL,
     function(t) return drop(t, "fence::after", { behind = EPILOGUE }) end, { "tcgen05-fence-after" } },
   { "C48", "no fence before the accumulator is handed back", BLACKWELL,
     function(t) return drop(t, "fence::before", { behind = EPILOGUE }) end, { "tcgen05-fence-before" } },
   { "C49", "registers are used before tcgen05.wait::ld", BLACKWELL,
     function(t) return drop(t, "tcgen05.wait::ld") end, { "tcgen05-ld-not-awaited" } },
+  { "C50", "the accumulator is given back before tcgen05.wait::ld", BLACKWELL,
+    function(t)
+      return move_before(t, "@%elected_epilogue mbarrier.arrive", "tcgen05.wait::ld", { target_nth = 2 })
+    end, { "tcgen05-fence-before", "tmem-race" } },
   { "C52", "the MMA overwrites an accumulator in use", BLACKWELL,
     function(t) return drop_wait(t, DRAINED, { behind = MMA }) end, { "tmem-race" } },
   { "C53", "tensor memory is not freed", BLACKWELL, function(t) return drop(t, "tcgen05.dealloc") end,
     { "tmem-leak" } },
   { "C54", "other columns are freed than allocated", BLACKWELL,
     function(t) return replace(t, "tcgen05.dealloc", "256", "128") end, { "tmem-dealloc" } },
+  { "C54", "tensor memory is freed twice", BLACKWELL,
+    function(t) return (t:gsub("tcgen05%.dealloc[^\n]*", "%0 %0")) end, { "tmem-dealloc" } },
   { "C55", "tensor memory is freed before its last use", BLACKWELL,
     function(t) return move_before(t, "tcgen05.dealloc", "L_done:") end,
     { "tcgen05-fence-before", "tmem-race", "tmem-unallocated" } },
@@ -156,16 +182,40 @@ local catalogue = {
     end, { "tmem-relinquished" } },
   { "C57", "48 columns", BLACKWELL, function(t) return replace(t, "tcgen05.alloc", "256", "48") end,
     { "tmem-columns" } },
+  { "C57", "more columns than there are", BLACKWELL,
+    function(t) return replace(t, "tcgen05.alloc", "256", "1024") end, { "tmem-columns" } },
+  { "C58", "tensor memory is taken to begin at column 0", BLACKWELL,
+    function(t) return replace(t, "ld.shared.b32 %tmem", "ld.shared.b32 %tmem, [%smem+98368]", "mov.b32 %tmem, 0") end,
+    { "tmem-unallocated" }, { mode = "random", seed = 4 } },
+  { "C59", "the address of tensor memory is read before it is there", BLACKWELL,
+    function(t) return move_before(t, "ld.shared.b32 %tmem", "bar.sync 0") end, { "shared-race" } },
   { "C60", "another warp's lanes", BLACKWELL,
     function(t) return insert_before(t, "tcgen05.ld", "add.u32 %tmem_epilogue, %tmem_epilogue, 0x200000;") end,
     { "tmem-window" } },
+  { "C61", "columns beyond the allocation", BLACKWELL,
+    function(t) return insert_before(t, "tcgen05.ld", "add.s32 %r74, %r74, 224;") end,
+    { "mma-not-awaited", "undefined-tmem-load", "tmem-unallocated" } },
   { "C62", "the first MMA accumulates", BLACKWELL,
     function(t) return (t:gsub("(tcgen05%.mma[^\n]*), %%p%d+;", "%1, 1;", 1)) end, { "undefined-tmem" } },
   { "C63", "another type of B than of A", BLACKWELL,
     function(t) return (t:gsub("0x8210010", "0x8210110")) end, { "instruction-descriptor" } },
   { "C64", "an N of 264", BLACKWELL,
     function(t) return (t:gsub("0x8210010", "0x8430010")) end, { "instruction-descriptor" } },
+  { "C65", "the descriptor has the address and not its sixteenth", BLACKWELL,
+    function(t) return replace(t, "shr.u32 %r265, %r264, 4", "shr.u32 %r265, %r264, 4", "mov.b32 %r265, %r264") end,
+    { "copy-not-awaited", "mma-not-awaited" } },
+  { "C65", "the descriptor lacks its constant bits", BLACKWELL,
+    function(t) return (t:gsub("0x40004040", "0x40000040")) end, { "smem-descriptor" } },
+  { "C66", "a tile that is not aligned to its swizzle", BLACKWELL,
+    function(t) return replace(t, "add.s32 %r264, %smem, 0", "0;", "128;") end,
+    { "copy-not-awaited", "mma-not-awaited" } },
+  { "C67", "another swizzle than the copy's", BLACKWELL,
+    function(t) return replace(t, "mov.b32 %r268, 0x40004040", "0x4000", "0x8000") end, { "swizzle-mismatch" } },
   { "C71", "the commit does not reach the peer", PAIR, one_way, { "deadlock" } },
+  { "C75", "every lane issues the MMAs", BLACKWELL, function(t) return drop(t, "@!%elected_mma bra L31") end,
+    { "mma-not-awaited", "copy-not-awaited", "deadlock" } },
+  { "C75", "every lane copies", BLACKWELL, function(t) return drop(t, "@!%elected_load bra L20") end,
+    { "mbarrier-over-arrival" } },
   { "C76", "one lane waits for the load of all", BLACKWELL,
     function(t) return replace(t, "tcgen05.wait::ld", "tcgen05", "@%elected_epilogue tcgen05") end,
     { "diverged-aligned" } },
@@ -177,21 +227,24 @@ local catalogue = {
     function(t) return replace(t, "complete_tx::bytes [", "],", "+64],") end, { "misaligned" } },
   { "D82", "the tensor map of the other operand", BLACKWELL,
     function(t) return replace(t, "%arg0_map, {", "arg0", "arg1", { behind = LOAD }) end, { "deadlock" } },
+  { "D83", "the box of the map is half the tile", BLACKWELL, function(t) return t end, { "deadlock" },
+    { box = { 64, 64 } } },
   { "D85", "a multicast to a CTA that is not there", PAIR,
     function(t) return replace(t, "mov.b16 %h1, 3", "3", "7") end, { "multicast-mask" } },
   { "D86", "a stage is free when one CTA has read it", PAIR,
     function(t) return one_way((t:gsub("(%[%%smem%+983[12][08]%]), 2", function(barrier)
       return barrier .. (barrier:find "98312" and ", 2" or ", 1")
     end))) end, { "copy-not-awaited", "deadlock" } },
-  { "D89", "a block without the producer", { target = "sm_90a", block = 96 }, function(t) return t end,
-    { "deadlock" } },
+  { "D89", "a block without the producer", HOPPER, function(t) return t end, { "deadlock" }, { block = 96 } },
+  { "D95", "the result of a wait is not looked at", BLACKWELL, function(t) return drop(t, "@!%p15 bra L29") end,
+    { "mma-not-awaited", "copy-not-awaited", "mbarrier-over-arrival" }, { mode = "random", seed = 1 } },
 }
 
 describe("a correct kernel", function()
   for _, mode in ipairs { "check", "random" } do
     for _, case in ipairs { BLACKWELL, HOPPER, PAIR, HOPPER_PAIR } do
       it(("of %s, clusters of %d, is silent in mode %s"):format(case.target, case.cluster or 1, mode), function()
-        local report, out, expected = mutation.run(case, mutation.text(case), mode)
+        local report, out, expected = mutation.run(case, mutation.text(case), { mode = mode })
         assert.same({}, report.hazards)
         assert.is_true(report.completed)
         assert.is_true(out:equal(expected:astype(out.dtype)))
@@ -200,13 +253,29 @@ describe("a correct kernel", function()
   end
 end)
 
+describe("a launch is refused", function()
+  local function refused(words, case, options)
+    local ok, message = pcall(mutation.run, case, mutation.text(case), options)
+    assert.is_false(ok)
+    assert.matches(words, message, 1, true)
+  end
+
+  it("D79: with more shared memory than there is", function()
+    refused("shared memory", BLACKWELL, { smem = 300 * 1024 })
+  end)
+
+  it("D89: with another block than the kernel's", function() refused("threads", BLACKWELL, { block = 512 }) end)
+
+  it("D90: without the cluster that the kernel is for", function() refused("cluster", PAIR, { cluster = 1 }) end)
+end)
+
 describe("a spoilt kernel", function()
   for _, row in ipairs(catalogue) do
-    local number, what, case, spoil, rules = table.unpack(row)
+    local number, what, case, spoil, rules, options = table.unpack(row, 1, 6)
     it(("%s: %s"):format(number, what), function()
       local text = spoil(mutation.text(case))
-      assert.is_true(case.block ~= nil or text ~= mutation.text(case), "nothing was changed")
-      assert.same(rules, rules_of((mutation.run(case, text))))
+      assert.is_true(options ~= nil or text ~= mutation.text(case), "nothing was changed")
+      assert.same(rules, rules_of((mutation.run(case, text, options))))
     end)
   end
 end)

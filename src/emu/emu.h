@@ -223,7 +223,8 @@ struct emu_launch {
 	void *progress_context;
 	void (*inspect)(void *context, const struct emu_cta_memory *memory);
 	void *inspect_context;
-	/* In check and random mode: every slice, in no order; one host thread then runs the grid. */
+	/* In check and random mode: every slice, in no order; one host thread then runs the grid.
+	 */
 	void (*trace)(void *context, const struct emu_trace_event *event);
 	void *trace_context;
 };

@@ -29,8 +29,7 @@ enum emu_clock_kind {
 	EMU_CLOCK_ASYNC_GLOBAL,
 	EMU_CLOCK_TENSOR,       /* to tensor memory */
 	EMU_CLOCK_FENCED,       /* the same, with every tcgen05.fence that the ISA asks for */
-	EMU_CLOCK_MAP_RELEASED, /* given to the proxy of tensor maps: fence.proxy.tensormap release
-				 */
+	EMU_CLOCK_MAP_RELEASED, /* given to the proxy of tensor maps */
 	EMU_CLOCK_MAP,          /* and taken: what reads of a tensor map see */
 	EMU_CLOCK_COUNT
 };
@@ -41,7 +40,7 @@ struct emu_known;
 struct emu_clocks {
 	struct emu_clock clock[EMU_CLOCK_COUNT];
 	struct emu_known *known; /* NULL: nothing */
-	double time; /* emulated: see timeline.h */
+	double time;             /* emulated: see timeline.h */
 };
 
 /* What arrivals bring and waits take away. */
@@ -194,6 +193,7 @@ struct emu_access {
 	bool proxy;            /* async: earlier writes must be visible to that proxy */
 	bool same;             /* it writes what is there already */
 	bool map;              /* by the proxy of tensor maps */
+	uint8_t swizzle;       /* of a tensor copy: 1 + that of its map; 0: of anything else */
 	uint8_t scope;         /* of an atomic one, enum emu_scope */
 	bool reported, linted; /* one error and one lint for an instruction */
 	uint32_t site;
@@ -211,6 +211,7 @@ void emu_watch_map(struct emu_warp *warp, int lane, uint64_t address);
 struct emu_watched {
 	struct emu_access access;
 	struct emu_cta *cta;
+	uint8_t swizzle; /* 1 + enum emu_swizzle of the descriptor; 0: not compared */
 };
 void emu_watch_unit(void *context, uint32_t address);
 void emu_access_global(struct emu_access *access, uint64_t address, uint64_t size);
@@ -360,8 +361,9 @@ enum emu_engine {
 
 struct emu_cta_hazards {
 	double engine_free[EMU_ENGINE_COUNT]; /* emulated time */
-	struct emu_cell *cells;              /* of shared memory */
-	struct emu_cell *tmem;               /* column * EMU_TMEM_WINDOWS + window */
+	struct emu_cell *cells;               /* of shared memory */
+	uint8_t *swizzles;     /* of the tensor copy that wrote a cell: 1 + its map's */
+	struct emu_cell *tmem; /* column * EMU_TMEM_WINDOWS + window */
 	struct emu_barrier_order **barriers; /* by index */
 	uint32_t barrier_room;
 	struct emu_sync named[EMU_NAMED_BARRIERS];

@@ -9,6 +9,10 @@ enum {
 	wait_try = 2
 };
 
+enum {
+	most_impatience = 2 /* time-outs one after the other that only chance brings */
+};
+
 /* What mbarrier.arrive returns: the phase that was running, and its pending count. */
 enum {
 	token_phase = 20
@@ -172,6 +176,19 @@ static bool completed(const struct emu_mbarrier *barrier, const struct emu_ins *
 	return (barrier->phase & ((1ull << (64 - token_phase)) - 1)) != value >> token_phase;
 }
 
+/* In random mode a try_wait may return before its time, as it may on a device. */
+static bool gives_up(struct emu_warp *warp)
+{
+	struct emu_split *split = warp->split;
+
+	if (warp->grid->mode != EMU_RANDOM || split->timeouts >= most_impatience ||
+	    emu_random(&warp->random) % 8)
+		return false;
+	split->timeouts++;
+	split->stage = EMU_TIMED_OUT;
+	return true;
+}
+
 static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	struct emu_mbarrier *barrier = NULL;
@@ -211,7 +228,8 @@ static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *i
 		emu_order_barrier_wait(warp->order, barrier, ins->semantics == EMU_RELAXED);
 	if (done)
 		warp->split->timeouts = 0;
-	else if (uniform && (ins->variant & wait_try) && warp->split->stage != EMU_TIMED_OUT) {
+	else if (uniform && (ins->variant & wait_try) && warp->split->stage != EMU_TIMED_OUT &&
+		 !gives_up(warp)) {
 		warp->split->scratch =
 			ins->variant & wait_parity ? value : value >> token_phase & 1;
 		return emu_block_on(warp, &barrier->waitable);

@@ -212,7 +212,8 @@ static bool init_cta(struct emu_cta_hazards *h, const struct emu_cta *cta)
 	size_t cells = (cta->shared_bytes + EMU_CELL_BYTES - 1) / EMU_CELL_BYTES + 1;
 
 	h->cells = calloc(cells, sizeof *h->cells);
-	return h->cells;
+	h->swizzles = calloc(cells, sizeof *h->swizzles);
+	return h->cells && h->swizzles;
 }
 
 static bool init_order(struct emu_hazards *h, struct emu_warp *warp, struct emu_order *order)
@@ -271,6 +272,7 @@ static void free_order(struct emu_order *order)
 static void free_cta(struct emu_cta_hazards *h)
 {
 	free(h->cells);
+	free(h->swizzles);
 	free(h->tmem);
 	for (uint32_t i = 0; i < h->barrier_room; i++)
 		if (h->barriers[i]) {

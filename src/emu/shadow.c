@@ -408,6 +408,7 @@ void emu_access_shared(struct emu_access *access, struct emu_cta *cta, uint32_t 
 {
 	struct check c = begin(access, EMU_SHARED);
 	struct emu_cell *cells = emu_hazards_of_cta(cta)->cells;
+	uint8_t *swizzles = emu_hazards_of_cta(cta)->swizzles;
 	uint32_t end = offset + size;
 
 	if (!access->moment.who || end > cta->shared_bytes || end < offset)
@@ -420,6 +421,8 @@ void emu_access_shared(struct emu_access *access, struct emu_cta *cta, uint32_t 
 
 		c.spot.address = offset;
 		c.spot.size = bytes;
+		if (access->write)
+			swizzles[offset / EMU_CELL_BYTES] = access->swizzle;
 		check_bytes(&c, &cells[offset / EMU_CELL_BYTES], first, bytes);
 		offset += bytes;
 	}

@@ -153,7 +153,8 @@ static void watch_copy_in(const struct copy_op *op, struct emu_order *order, int
 			  struct emu_cta *cta, const struct emu_smem_descriptor *descriptor)
 {
 	struct emu_moment moment = emu_moment_of(order, EMU_ACTOR_MMA, lane);
-	struct emu_watched w = {emu_access_by(order, EMU_ACTOR_MMA, lane, moment, EMU_READ), cta};
+	struct emu_watched w = {emu_access_by(order, EMU_ACTOR_MMA, lane, moment, EMU_READ), cta,
+				0};
 	uint32_t columns = (uint32_t)units_of(op->form->shape) * 4, column = op->address & 0xffff;
 	uint32_t base = op->address >> 16;
 

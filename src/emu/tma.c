@@ -500,9 +500,7 @@ static bool watch_load(struct tma_op *op, int lane)
 
 	if (!targets(&t))
 		return false;
-	end = emu_timeline_on(order)
-		      ? emu_timeline_load(order, t.address, footprint(op))
-		      : 0;
+	end = emu_timeline_on(order) ? emu_timeline_load(order, t.address, footprint(op)) : 0;
 	for (int i = 0; i < t.count; i++) {
 		const struct emu_mbarrier *barrier = emu_mbarrier_at(
 			op->warp->cta, &op->op.where, barrier_of(op, t.cta[i]->rank));
@@ -514,6 +512,7 @@ static bool watch_load(struct tma_op *op, int lane)
 		op->phase[t.cta[i]->rank] = barrier->phase;
 		moment = emu_moment_of_barrier(order, barrier);
 		access = emu_access_by(order, EMU_ACTOR_BARRIER, lane, moment, EMU_WRITE);
+		access.swizzle = (uint8_t)(1 + op->map.swizzle);
 		emu_access_shared(&access, t.cta[i], t.address - EMU_SHARED_BASE, footprint(op));
 		access = emu_access_by(order, EMU_ACTOR_BARRIER, lane, moment, EMU_READ);
 		if (!i)

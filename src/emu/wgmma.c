@@ -347,12 +347,17 @@ static void watch(const struct entry *entry, uint64_t number)
 	if (emu_wgmma_seen(order, number))
 		return;
 	w.access = emu_access_by(order, EMU_ACTOR_WGMMA, -1, moment, EMU_READ);
-	if (!form->a_in_registers && emu_descriptor_wgmma(entry->a_descriptor, &descriptor, &error))
+	if (!form->a_in_registers &&
+	    emu_descriptor_wgmma(entry->a_descriptor, &descriptor, &error)) {
+		w.swizzle = (uint8_t)(1 + descriptor.swizzle);
 		emu_operand_units(&descriptor, form->transpose_a, element_bytes(form->a),
 				  group_rows, a_bytes, emu_watch_unit, &w);
-	if (emu_descriptor_wgmma(entry->b_descriptor, &descriptor, &error))
+	}
+	if (emu_descriptor_wgmma(entry->b_descriptor, &descriptor, &error)) {
+		w.swizzle = (uint8_t)(1 + descriptor.swizzle);
 		emu_operand_units(&descriptor, form->transpose_b, element_bytes(form->b), form->n,
 				  b_bytes, emu_watch_unit, &w);
+	}
 }
 
 static void order_waited(struct emu_order *order, uint64_t number)
