@@ -115,6 +115,31 @@ describe("an index beyond its array", function()
       assert.equal(line, hazard.lua_line)
    end)
 
+   it("is a slot of scale factors, of a copy and of tc.mma", function()
+      for _, in_mma in ipairs { false, true } do
+         local k, line = kernel("sm_100a", function(i)
+            local a, b = tc.smem({ 128, 128 }, tc.e4m3), tc.smem({ 128, 128 }, tc.e4m3)
+            local plain = tc.smem({ 1, 1, 32, 16 }, tc.e8m0)
+            local acc, done = tc.tmem({ 128, 128 }, tc.float32), tc.barrier { orders_tensor_core = true }
+            local scales = tc.tmem({ 2, 128, 4 }, tc.e8m0, { layout = "scales", name = "scales" })
+            a:T():store(0) b:store(0) plain[0][0]:store(0)
+            tc.commit_smem()
+            tc.async_copy_scales_to_tmem(plain, scales[in_mma and 0 or i]) local line = here()
+            tc.async_copy_scales_to_tmem(plain, scales[1])
+            if in_mma then
+               tc.mma(acc, a, b, { accumulate = false, a_scale = scales[i], b_scale = scales[0] }) line = here()
+            end
+            tc.commit_arrive(done)
+            tc.barrier_wait(done)
+            return line
+         end)
+         assert.is_true(run(k, 1, "fast").completed)
+         local hazard = run(k, 2, "fast").hazards[1]
+         assert.matches('index .- of dimension 0 of "scales" %(TMEM made at line %d+%) is outside 0 to 1', hazard.message)
+         assert.equal(line, hazard.lua_line)
+      end
+   end)
+
    it("is seen by peek", function()
       local k, at, x = tc.record { args = { tc.gmem({ 1 }, tc.int32), tc.gmem({ 8, 64 }, tc.float32) } }
       local s = tc.smem({ 2, 8, 64 }, tc.float32)

@@ -71,6 +71,9 @@ void tc_low_bounds(struct low *l, const struct op *op)
 		check_ref(l, op->u.mma.acc);
 		check_ref(l, op->u.mma.a);
 		check_ref(l, op->u.mma.b);
+		check_ref(l, op->u.mma.a_scale);
+		check_ref(l, op->u.mma.b_scale);
+		check_ref(l, op->u.mma.a_sparse_metadata);
 		check_barrier(l, &op->u.mma.barrier);
 		break;
 	case OP_BARRIER_ARRIVE:
@@ -81,6 +84,8 @@ void tc_low_bounds(struct low *l, const struct op *op)
 		check_barrier(l, &op->u.wait.barrier);
 		break;
 	case OP_ASYNC_COPY_SMEM_TO_TMEM:
+	case OP_ASYNC_COPY_SCALES_TO_TMEM:
+	case OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM:
 		check_ref(l, op->u.tmem_copy.src);
 		check_ref(l, op->u.tmem_copy.dst);
 		break;
