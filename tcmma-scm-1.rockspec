@@ -147,6 +147,7 @@ build = {
             "src/emu/warp_mma_special.c",
             "src/emu/watch.c",
             "src/emu/wgmma.c",
+            "src/emu/wmma.c",
             "src/errors.c",
             "src/estimate.c",
             "src/estimate_cache.c",

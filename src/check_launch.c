@@ -81,7 +81,8 @@ void tc_check_tensormap(struct err *e, const struct tensormap *m)
 	check_strides(e, m);
 	if (m->swizzle < 0 || m->swizzle >= SWIZZLE_COUNT)
 		tc_documented(e, MAP_SWIZZLE, "", number(m->swizzle).text);
-	check_box(e, m);
+	if (m->mode == MAP_TILED)
+		check_box(e, m);
 	for (int i = 0; i < m->rank; i++)
 		if (m->element_strides[i] < 1 || m->element_strides[i] > 8)
 			tc_documented(e, MAP_ELEMENT_STRIDE, "", number(m->element_strides[i]).text,

@@ -227,12 +227,17 @@ static bool encode(const struct tensormap *m, uint8_t out[128], int number, stru
 				    .interleave = m->interleave,
 				    .swizzle = m->swizzle,
 				    .l2_promotion = m->l2_promotion,
-				    .oob_fill = m->oob_fill};
+				    .oob_fill = m->oob_fill,
+				    .mode = m->mode,
+				    .channels = m->channels,
+				    .pixels = m->pixels};
 
 	memcpy(map.dims, m->dims, sizeof map.dims);
 	memcpy(map.strides, m->strides, sizeof map.strides);
 	memcpy(map.box, m->box, sizeof map.box);
 	memcpy(map.element_strides, m->element_strides, sizeof map.element_strides);
+	memcpy(map.lower, m->lower, sizeof map.lower);
+	memcpy(map.upper, m->upper, sizeof map.upper);
 	return emu_tensormap_encode(&map, out, &why) ||
 	       tc_dev_fail(e, ERR_USER, NULL, "tensor map of parameter %d: %s", number + 1,
 			   why.text);

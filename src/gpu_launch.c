@@ -182,6 +182,38 @@ static unsigned map_slot(const struct tensormap *m)
 	return (unsigned)(hash >> 40) & (ENCODED_MAPS - 1);
 }
 
+/* The driver's encoding; *name is the function that was called, *missing that it has none. */
+static CUresult encode_mode(struct gpu *g, CUtensorMap *map, const struct tensormap *m,
+			    const char **name, bool *missing)
+{
+	void *address = (void *)(uintptr_t)m->address;
+	uint32_t rank = (uint32_t)m->rank;
+
+	switch (m->mode) {
+	case MAP_TILED:
+		*name = "cuTensorMapEncodeTiled";
+		return g->cu->tensormap_encode(map, m->type, rank, address, m->dims, m->strides,
+					       m->box, m->element_strides, m->interleave,
+					       m->swizzle, m->l2_promotion, m->oob_fill);
+	case MAP_IM2COL:
+		*name = "cuTensorMapEncodeIm2col";
+		if ((*missing = !g->cu->tensormap_encode_im2col))
+			return CUDA_SUCCESS;
+		return g->cu->tensormap_encode_im2col(map, m->type, rank, address, m->dims,
+						      m->strides, m->lower, m->upper, m->channels,
+						      m->pixels, m->element_strides, m->interleave,
+						      m->swizzle, m->l2_promotion, m->oob_fill);
+	default:
+		*name = "cuTensorMapEncodeIm2colWide";
+		if ((*missing = !g->cu->tensormap_encode_im2col_wide))
+			return CUDA_SUCCESS;
+		return g->cu->tensormap_encode_im2col_wide(
+			map, m->type, rank, address, m->dims, m->strides, m->lower[0], m->upper[0],
+			m->channels, m->pixels, m->element_strides, m->interleave,
+			m->mode == MAP_IM2COL_W128, m->swizzle, m->l2_promotion, m->oob_fill);
+	}
+}
+
 /* The encoded map in its slot of the cache; NULL and e when the driver refuses it. */
 static const CUtensorMap *encode(struct device *d, const struct tensormap *m, int number,
 				 struct err *e)
@@ -193,14 +225,13 @@ static const CUtensorMap *encode(struct device *d, const struct tensormap *m, in
 	if (slot->used && !memcmp(&slot->key, m, sizeof *m))
 		return &slot->map;
 	slot->used = false;
-	CUresult r = g->cu->tensormap_encode(&slot->map, m->type, (uint32_t)m->rank,
-					     (void *)(uintptr_t)m->address, m->dims, m->strides,
-					     m->box, m->element_strides, m->interleave, m->swizzle,
-					     m->l2_promotion, m->oob_fill);
-	if (r != CUDA_SUCCESS) {
-		tc_dev_fail(e, ERR_USER, NULL,
-			    "tensor map of parameter %d: cuTensorMapEncodeTiled failed: %s",
-			    number + 1, tc_gpu_error_text(g->cu, r, why, sizeof why));
+	const char *name;
+	bool missing = false;
+	CUresult r = encode_mode(g, &slot->map, m, &name, &missing);
+	if (r != CUDA_SUCCESS || missing) {
+		tc_dev_fail(e, ERR_USER, NULL, "tensor map of parameter %d: %s %s%s", number + 1,
+			    name, missing ? "is missing from this driver" : "failed: ",
+			    missing ? "" : tc_gpu_error_text(g->cu, r, why, sizeof why));
 		return NULL;
 	}
 	memcpy(&slot->key, m, sizeof *m);

@@ -1,4 +1,4 @@
-/* tc.tensormap: the arguments of cuTensorMapEncodeTiled from a table. */
+/* tc.tensormap: the arguments of cuTensorMapEncodeTiled, or Im2col, from a table. */
 #include "lua_dev.h"
 
 #include <stdio.h>
@@ -127,6 +127,87 @@ static void need(lua_State *L, const char *name, int got, int wanted)
 			    wanted, wanted == 1 ? "y" : "ies", got);
 }
 
+/* Corner coordinates: `count` integers of either sign. */
+static void read_corners(lua_State *L, int table, const char *name, int count, int *out)
+{
+	int type = lua_getfield(L, table, name);
+
+	if (type != LUA_TTABLE || luaL_len(L, -1) != count)
+		tc_argerror(L, 2, "option 'im2col': '%s' must be a list of %d integer%s, got %s",
+			    name, count, count == 1 ? "" : "s", tc_describe(L, -1));
+	for (int i = 0; i < count; i++) {
+		int ok = 0;
+		lua_geti(L, -1, i + 1);
+		lua_Integer v = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &ok) : 0;
+		if (!ok || v < -32768 || v > 32767)
+			tc_argerror(L, 2,
+				    "option 'im2col': entry %d of '%s' must be an integer from "
+				    "-32768 to 32767, got %s",
+				    i + 1, name, tc_describe(L, -1));
+		out[i] = (int)v;
+		lua_pop(L, 1);
+	}
+	lua_pop(L, 1);
+}
+
+static uint32_t read_count(lua_State *L, int table, const char *name, lua_Integer high)
+{
+	int ok;
+
+	lua_getfield(L, table, name);
+	lua_Integer v = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &ok) : 0;
+	if (v < 1 || v > high)
+		tc_argerror(L, 2, "option 'im2col': '%s' must be an integer from 1 to %d, got %s",
+			    name, (int)high, tc_describe(L, -1));
+	lua_pop(L, 1);
+	return (uint32_t)v;
+}
+
+/* The option im2col: a table of corners, channels and pixels. */
+static void read_im2col(lua_State *L, struct tensormap *m)
+{
+	static const char *const names[] = {"lower", "upper", "channels", "pixels", "mode", NULL};
+	static const char *const modes[] = {"all", "w", "w128", NULL};
+	int table;
+
+	if (!tc_option_push(L, 2, "im2col"))
+		return;
+	table = lua_gettop(L);
+	if (!lua_istable(L, table))
+		tc_argerror(L, 2, "option 'im2col' must be a table, got %s", tc_describe(L, table));
+	for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+		int i = 0;
+		const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+		while (names[i] && strcmp(names[i], key))
+			i++;
+		if (!names[i])
+			tc_argerror(L, 2,
+				    "option 'im2col' takes lower, upper, channels, pixels and "
+				    "mode, not %s",
+				    tc_describe(L, -2));
+	}
+	lua_getfield(L, table, "mode");
+	const char *mode = lua_isnil(L, -1)                 ? modes[0]
+			   : lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1)
+							    : "";
+	m->mode = MAP_IM2COL;
+	while (modes[m->mode - MAP_IM2COL] && strcmp(modes[m->mode - MAP_IM2COL], mode))
+		m->mode++;
+	if (!modes[m->mode - MAP_IM2COL])
+		tc_argerror(L, 2,
+			    "option 'im2col': 'mode' must be \"all\", \"w\" or \"w128\", got %s",
+			    tc_describe(L, -1));
+	lua_pop(L, 1);
+	if (m->rank < 3)
+		tc_argerror(L, 2, "option 'im2col' needs 3 to 5 dimensions, got %d", m->rank);
+	read_corners(L, table, "lower", m->mode == MAP_IM2COL ? m->rank - 2 : 1, m->lower);
+	read_corners(L, table, "upper", m->mode == MAP_IM2COL ? m->rank - 2 : 1, m->upper);
+	m->channels = read_count(L, table, "channels", 256);
+	if (m->mode != MAP_IM2COL_W128)
+		m->pixels = read_count(L, table, "pixels", 1024);
+	lua_pop(L, 1);
+}
+
 static void read_dims(lua_State *L, struct tensormap *m, const struct array *a)
 {
 	uint64_t strides[5], steps[5], box[5];
@@ -150,9 +231,15 @@ static void read_dims(lua_State *L, struct tensormap *m, const struct array *a)
 			tc_argerror(L, 2, "option 'dims': the sizes are too large");
 	}
 	n = list_option(L, "box", box, 5, INT32_MAX);
-	if (!n)
+	read_im2col(L, m);
+	if (n && m->mode != MAP_TILED)
+		tc_argerror(L, 2, "the options 'box' and 'im2col' exclude each other");
+	if (!n && m->mode == MAP_TILED)
 		tc_argerror(L, 2, "option 'box' is needed: the size of the tile, innermost first");
-	need(L, "box", n, m->rank);
+	if (n)
+		need(L, "box", n, m->rank);
+	for (int i = 0; !n && i < m->rank; i++)
+		box[i] = 0;
 	n = list_option(L, "element_strides", steps, 5, INT32_MAX);
 	if (n)
 		need(L, "element_strides", n, m->rank);
@@ -196,7 +283,7 @@ static int tensormap(lua_State *L)
 {
 	static const char *const names[] = {"dims",    "strides",    "box", "element_strides",
 					    "swizzle", "interleave", "l2",  "oob",
-					    "dtype",   NULL};
+					    "dtype",   "im2col",     NULL};
 	struct array *a = tc_check_array(L, 1);
 	struct check c = {0};
 
@@ -240,7 +327,11 @@ static int tensormap_tostring(lua_State *L)
 	luaL_addstring(&b, TC_TENSORMAP " ");
 	luaL_addstring(&b, types[t->map.type]);
 	add_list(&b, L, " {", t->map.dims, NULL, t->map.rank);
-	add_list(&b, L, ", box {", NULL, t->map.box, t->map.rank);
+	if (t->map.mode == MAP_TILED)
+		add_list(&b, L, ", box {", NULL, t->map.box, t->map.rank);
+	else
+		add_list(&b, L, ", im2col {", NULL,
+			 (const uint32_t[]){t->map.channels, t->map.pixels}, 2);
 	luaL_addstring(&b, ", swizzle ");
 	luaL_addstring(&b, swizzles[t->map.swizzle]);
 	luaL_pushresult(&b);
@@ -263,6 +354,9 @@ static const struct tc_function functions[] = {
 	 "- `interleave`: `\"none\"`, `\"16B\"`, `\"32B\"`; `l2`: `\"none\"`, `\"64B\"`, "
 	 "`\"128B\"`, "
 	 "`\"256B\"`; `oob`: `\"zeros\"`, `\"nan\"`.\n"
+	 "- `im2col`, in place of `box`: a table with `lower` and `upper`, the corners of the box "
+	 "of pixels along width, height and depth, `channels` and `pixels` of a copy, and `mode`: "
+	 "`\"all\"` (default), or `\"w\"` or `\"w128\"` along the width alone.\n"
 	 "- `dtype`: the map's element type, such as `\"tf32\"` or `\"16u4_align16b\"`; default: "
 	 "the "
 	 "array's."},

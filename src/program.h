@@ -78,6 +78,17 @@ struct tensormap { /* arguments of cuTensorMapEncodeTiled, innermost first */
 	uint64_t dims[5], strides[5]; /* elements; bytes, strides[i] of dims[i + 1] */
 	uint32_t box[5], element_strides[5];
 	int interleave, swizzle, l2_promotion, oob_fill; /* the driver's enumerators */
+	/* Of cuTensorMapEncodeIm2col, which has no box; see enum map_mode. */
+	int mode, zero;         /* zero fills up: maps are compared by bytes */
+	int lower[3], upper[3]; /* corners of the box of pixels, dimension i + 1 */
+	uint32_t channels, pixels;
+};
+
+enum map_mode {
+	MAP_TILED,
+	MAP_IM2COL,
+	MAP_IM2COL_W,
+	MAP_IM2COL_W128
 };
 
 struct launch_param {

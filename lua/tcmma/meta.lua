@@ -858,6 +858,7 @@ function tc.tanh(x) end
 ---- `element_strides`: 1 to 8, default 1.
 ---- `swizzle`: `"none"`, `"32B"`, `"64B"`, `"128B"`, `"128B_atom_32B"`, `"128B_atom_32B_flip_8B"`, `"128B_atom_64B"`.
 ---- `interleave`: `"none"`, `"16B"`, `"32B"`; `l2`: `"none"`, `"64B"`, `"128B"`, `"256B"`; `oob`: `"zeros"`, `"nan"`.
+---- `im2col`, in place of `box`: a table with `lower` and `upper`, the corners of the box of pixels along width, height and depth, `channels` and `pixels` of a copy, and `mode`: `"all"` (default), or `"w"` or `"w128"` along the width alone.
 ---- `dtype`: the map's element type, such as `"tf32"` or `"16u4_align16b"`; default: the array's.
 ---@param array tcmma.array
 ---@param opts table

@@ -44,11 +44,13 @@ int emu_sparse_threads(int span, int k)
 	return bits <= 16 ? 1 : bits / 16;
 }
 
-uint8_t emu_sparse_nibble(const uint32_t *words, int threads, int selector, int row, int group)
+uint8_t emu_sparse_nibble(const uint32_t *words, enum emu_element element, int k, int selector,
+			  int row, int group)
 {
-	int thread = 4 * (row % 8) + threads * selector, high = 16 * (row / 8);
+	int span = emu_sparse_span(element), thread = emu_sparse_threads(span, k) * selector;
+	int high = row / 8, at = 4 * (row % 8) + thread;
 
-	if (threads < 4)
-		return words[thread + group / 4] >> (high + 4 * (group % 4)) & 15;
-	return words[4 * (row % 8) + 2 * (row / 8) + group / 8] >> 4 * (group % 8) & 15;
+	if (emu_element_bits(element) <= 8) /* a thread has one row, the next one row + 8 */
+		return words[at + high + group / 8 * 2] >> 4 * (group % 8) & 15;
+	return words[at + group / 4] >> (16 * high + 4 * (group % 4)) & 15;
 }

@@ -131,12 +131,12 @@ static bool spread(struct emu_warp *warp, const struct emu_ins *ins,
 {
 	const uint32_t *words = emu_row32(warp, ins->operands[4].ref);
 	int k = form->product.k, span = emu_sparse_span(form->product.a);
-	int threads = emu_sparse_threads(span, k);
 	uint8_t nibbles[max_k / 4];
 
 	for (int r = 0; r < form->rows; r++) {
 		for (int g = 0; g < k / span; g++)
-			nibbles[g] = emu_sparse_nibble(words, threads, form->selector, r, g);
+			nibbles[g] =
+				emu_sparse_nibble(words, form->product.a, k, form->selector, r, g);
 		if (!emu_sparse_row(span, nibbles, k, stored + r * k / 2, rows + r * k)) {
 			emu_fault(warp, -1, "sparsity-metadata",
 				  "a metadata nibble of row %d selects no two different elements",

@@ -31,6 +31,8 @@ void emu_warp_multiply(struct emu_warp *warp, const struct emu_warp_product *pro
 /* Raw bytes to a panel of f32 or s32. */
 void emu_warp_panel(enum emu_element element, const uint8_t *raw, int count, float *out);
 
+/* Takes up to two of .row and .col; rows[i]: the i-th is .row.  Returns how many there are. */
+int emu_take_orders(struct emu_decode *decode, bool rows[2]);
 bool emu_decode_mma_double(struct emu_decode *decode, int rows, int k);
 bool emu_decode_mma_quad(struct emu_decode *decode);
 
@@ -46,6 +48,7 @@ bool emu_sparse_row(int span, const uint8_t *nibbles, int k, const float *stored
 /* How many threads of each four hold the metadata of 16 rows. */
 int emu_sparse_threads(int span, int k);
 /* The nibble of group `group` of one of the 16 rows, from the words of a warp's lanes. */
-uint8_t emu_sparse_nibble(const uint32_t *words, int threads, int selector, int row, int group);
+uint8_t emu_sparse_nibble(const uint32_t *words, enum emu_element element, int k, int selector,
+			  int row, int group);
 
 #endif

@@ -186,19 +186,11 @@ bool emu_decode_mma_quad(struct emu_decode *decode)
 {
 	struct quad_form *form = emu_decode_extra(decode, sizeof *form);
 	enum emu_type types[4];
-	const char *order[2] = {NULL, NULL};
-	int found = 0;
+	bool row[2];
 
 	if (!form)
 		return false;
-	for (int i = 0; i < decode->modifier_count; i++)
-		if (!decode->taken[i] && (!strcmp(decode->modifiers[i], "row") ||
-					  !strcmp(decode->modifiers[i], "col"))) {
-			if (found < 2)
-				order[found++] = decode->modifiers[i];
-			decode->taken[i] = true;
-		}
-	if (found != 2)
+	if (emu_take_orders(decode, row) != 2)
 		return emu_reject(decode, "the order of A and of B is needed: .row or .col");
 	for (int i = 0; i < 4; i++)
 		types[i] = emu_take_type(decode);
@@ -207,8 +199,7 @@ bool emu_decode_mma_quad(struct emu_decode *decode)
 	    (types[3] != EMU_T_F16 && types[3] != EMU_T_F32) ||
 	    (types[0] == EMU_T_F16 && types[3] == EMU_T_F32))
 		return emu_reject(decode, ".m8n8k4 multiplies .f16 or .f64");
-	*form = (struct quad_form){order[0][0] == 'c', order[1][0] == 'r', types[3] == EMU_T_F16,
-				   types[0] == EMU_T_F16};
+	*form = (struct quad_form){!row[0], row[1], types[3] == EMU_T_F16, types[0] == EMU_T_F16};
 	decode->ins->extra = form;
 	decode->ins->execute = execute_quad;
 	return emu_want_operands(decode, 4, 4) &&

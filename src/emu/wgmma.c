@@ -245,7 +245,7 @@ static void multiply(const struct wgmma_op *op, const struct wgmma_form *form, c
 static bool spread(const struct wgmma_op *op, const struct wgmma_form *form,
 		   struct emu_mma_scratch *scratch)
 {
-	int k = form->k, span = emu_sparse_span(form->a), threads = emu_sparse_threads(span, k);
+	int k = form->k, span = emu_sparse_span(form->a);
 	uint8_t nibbles[EMU_MMA_K / 2];
 	float row[EMU_MMA_K];
 
@@ -253,7 +253,7 @@ static bool spread(const struct wgmma_op *op, const struct wgmma_form *form,
 		const struct entry *entry = op->entries[r / 16];
 
 		for (int g = 0; g < k / span; g++)
-			nibbles[g] = emu_sparse_nibble(entry->metadata, threads, form->selector,
+			nibbles[g] = emu_sparse_nibble(entry->metadata, form->a, k, form->selector,
 						       r % 16, g);
 		if (!emu_sparse_row(span, nibbles, k, scratch->rows + r * k / 2, row)) {
 			emu_fault_at(&op->op.where, "sparsity-metadata",
