@@ -107,10 +107,10 @@ static float apply(const struct half_form *form, float x, float y, float z)
 	}
 }
 
-/* The NaN that a tensor copy fills with: fma.oob takes it for an element that adds nothing. */
+/* The NaN that stands for an element outside a tensor: with fma.oob nothing comes of it. */
 static bool out_of_bounds(uint16_t bits)
 {
-	return bits == 0x7fff;
+	return (bits & 0x7fff) == 0x7ff7;
 }
 
 static uint16_t one(const struct half_form *form, const uint16_t in[3])
