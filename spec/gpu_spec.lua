@@ -117,6 +117,42 @@ describe("a GPU #gpu", function()
     assert.same({ 1000 }, p:totable())
   end)
 
+  on_gpu("writes when each role did what", function()
+    local kernel = tc.kernel{
+      name = "timed", profile = true, grid = { 4 }, grid_names = { "i" },
+      args = { tc.gmem({ 256, 64 }, tc.f32), tc.gmem({ 256, 64 }, tc.f32) },
+      body = function(x, y)
+        local i = tc.axis_index "i"
+        local buffer, full = tc.smem({ 64, 64 }, tc.f32, { swizzle = "none" }), tc.barrier{ name = "full" }
+        tc.role{ name = "load", warps = 1 }(function()
+          tc.copy_gmem_to_smem(x:tile({ i, 0 }, { 64, 64 }), buffer, full)
+        end)
+        tc.role{ name = "store", warpgroups = 1 }(function()
+          tc.barrier_wait(full)
+          y:tile({ i, 0 }, { 64, 64 }):store(buffer:load() * 2)
+        end)
+      end,
+    }
+    local x, y = randn({ 256, 64 }, tc.f32, 1), empty({ 256, 64 }, tc.f32)
+    local report = kernel:profile({}, x, y)
+    assert.same(2 * x:get(200, 3), y:get(200, 3))
+    local waits, slices, ctas = 0, 0, {}
+    for pid, duration, name in report.trace_text:gmatch('"ph":"X","pid":(%d+),"tid":%d+,"ts":[%d.]+,"dur":([%d.]+),'
+      .. '"cat":"%w+","name":"([^"]*)"') do
+      slices, ctas[pid] = slices + 1, true
+      if name == "wait full" then
+        waits = waits + 1
+        assert.is_true(tonumber(duration) > 0.05 and tonumber(duration) < 1000, duration)
+      end
+    end
+    assert.equal(4, waits)
+    assert.equal(4 * 4, slices)
+    assert.is_nil(select(5, next(ctas)))
+    y:copy_from(tc.zeros({ 256, 64 }, tc.f32, { device = gpu }))
+    kernel(x, y)
+    assert.same(2 * x:get(17, 5), y:get(17, 5))
+  end)
+
   on_gpu("tells how much memory there is when there is none", function()
     local size = gpu.properties.memory // 2
     local keep = {}

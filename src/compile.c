@@ -64,6 +64,17 @@ static void add_checks(struct compilation *c)
 	p->checked = t;
 }
 
+static void name_programs(struct compilation *c)
+{
+	struct program *p = c->program;
+
+	p->profile_programs = c->role_count;
+	p->profile_names =
+		tc_arena_alloc(&p->arena, (size_t)c->role_count * sizeof *p->profile_names);
+	for (int i = 0; i < c->role_count; i++)
+		p->profile_names[c->roles[i].index] = c->roles[i].name;
+}
+
 static void finish(struct compilation *c, struct strbuf *text)
 {
 	struct program *p = c->program;
@@ -77,6 +88,8 @@ static void finish(struct compilation *c, struct strbuf *text)
 		p->params[i] = ((struct param_slot *)c->params.item[i])->param;
 	p->info.threads = 32 * c->warps;
 	p->info.warps = c->warps;
+	if (c->kern->profile)
+		name_programs(c);
 	p->info.smem_bytes = c->smem_bytes;
 	p->info.tmem_columns = c->tmem_columns;
 	p->info.barrier_count = c->kern->barriers.count;

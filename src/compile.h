@@ -300,6 +300,8 @@ struct low {
 	struct mreg leader;         /* predicate: this lane issues for the role, or clone */
 	struct mreg first_leader;   /* the same of clone 0 alone */
 	struct mreg pair_leader;    /* the same in the first CTA of a pair; made on demand */
+	/* profile = true: whether this thread writes, its part of the buffer, events so far */
+	struct mreg profile_writes, profile_part, profile_event;
 	struct mreg elected;        /* predicate: one lane of each warp */
 	struct mreg thread, window; /* made on demand */
 	struct mreg clone;          /* which of the class; no register: there is one */
@@ -488,6 +490,11 @@ void tc_low_smem_operand(struct low *l, struct smem_operand *o, const struct ref
 /* The descriptor of element (mn, k); both at steps of the instruction. */
 struct mreg tc_low_operand_at(struct low *l, const struct smem_operand *o, int64_t mn, int64_t k);
 /* Parameters: pointer of a GMEM argument (.global, 64 bits), tensor map. */
+struct mreg tc_low_profile_buffer(struct low *l); /* address, 0: none is given */
+/* lower_profile.c: nothing without profile = true. */
+void tc_low_profile_start(struct low *l);
+void tc_low_profile_op(struct low *l, const struct op *op, bool after);
+void tc_low_profile_end(struct low *l);
 struct mreg tc_low_dim_param(struct low *l, int number); /* u32 */
 struct mreg tc_low_pointer(struct low *l, const struct alloc *gmem);
 struct mreg tc_low_tensormap(struct low *l, const struct param *p);

@@ -217,7 +217,9 @@ void tc_low_ops(struct low *l, const struct scope *s)
 		l->op = op;
 		comment(l, op);
 		tc_low_bounds(l, op);
+		tc_low_profile_op(l, op, false);
 		l->c->target->ops->lower[op->kind](l, op);
+		tc_low_profile_op(l, op, true);
 	}
 	mi_flush_comment(l);
 	l->op = s->owner;
@@ -294,6 +296,7 @@ static void role_entry(struct low *l, int next)
 	if (r->clones > 1)
 		find_clone(l);
 	make_phases(l);
+	tc_low_profile_start(l);
 	if (l->c->target->ops->role_start)
 		l->c->target->ops->role_start(l);
 	l->entry_at = l->at;
@@ -312,6 +315,7 @@ static void role_end(struct low *l)
 		mi(l, "cp.async.bulk.wait_group.read", I(0));
 		tc_low_all(l);
 	}
+	tc_low_profile_end(l);
 }
 
 static void lower_role(struct low *kernel, struct role_plan *r, int done)
@@ -423,6 +427,8 @@ static void prefetch_maps(struct low *l, struct minst **at, struct mreg first)
 
 static int order_of(const struct param *p)
 {
+	if (p->kind == PARAM_PROFILE)
+		return 3 * 10000;
 	return p->kind == PARAM_DIM ? 2 * 10000 + p->arg
 				    : 2 * p->arg + (p->kind == PARAM_TENSORMAP ? 1 : 0);
 }

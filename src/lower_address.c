@@ -64,6 +64,10 @@ static struct mreg load_param(struct low *l, struct param_slot *s)
 	if (s->param.kind == PARAM_DIM) {
 		s->reg = mi_named(l, MR_B32, "%s", s->name);
 		mi(l, "ld.param.u32", R(s->reg), T(memory));
+	} else if (s->param.kind == PARAM_PROFILE) {
+		/* A null pointer stays one: the conversion to .global changes no address. */
+		s->reg = mi_named(l, MR_B64, "%s", s->name);
+		mi(l, "ld.param.u64", R(s->reg), T(memory));
 	} else if (s->param.kind == PARAM_POINTER) {
 		s->reg = mi_named(l, MR_B64, "%s", s->name);
 		mi(l, "ld.param.u64", R(s->reg), T(memory));
@@ -110,6 +114,13 @@ struct mreg tc_low_pointer(struct low *l, const struct alloc *gmem)
 	struct param p = {.kind = PARAM_POINTER, .arg = gmem->id};
 
 	return param(l, &p, arg_name(l, gmem->id));
+}
+
+struct mreg tc_low_profile_buffer(struct low *l)
+{
+	struct param p = {.kind = PARAM_PROFILE};
+
+	return param(l, &p, "profile");
 }
 
 struct mreg tc_low_tensormap(struct low *l, const struct param *p)

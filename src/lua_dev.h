@@ -48,6 +48,7 @@ struct run {
 	size_t output_length, output_capacity;
 	bool output_cut; /* some is lost: too long, or no memory */
 	struct trace *trace; /* NULL: none is kept */
+	uint64_t profile;    /* address of the buffer for PARAM_PROFILE, 0: none */
 };
 /* A userdata that holds room for `count` parameters; pushed.  `report`: tc_run_report will use it.
  */
@@ -137,6 +138,11 @@ bool tc_set_assembly(lua_State *L, const char *log, const char *entry, const cha
 void tc_trace_begin(lua_State *L, struct run *r);
 void tc_push_trace(lua_State *L, const struct run *r); /* as text */
 void tc_trace_free(struct trace *t);
+struct trace *tc_trace_new(void); /* NULL: no memory */
+void tc_trace_add(struct trace *t, const struct emu_trace_event *e);
+void tc_push_trace_text(lua_State *L, const struct trace *t);
+/* lua_profile.c */
+int tc_kernel_profile(lua_State *L, struct run *r, struct device *d, const struct program *p);
 int tc_report_trace(lua_State *L);
 extern const char tc_report_trace_doc[];
 

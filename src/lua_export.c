@@ -33,7 +33,7 @@ static void add_escaped(luaL_Buffer *b, const char *name)
 
 static void add_param(luaL_Buffer *b, const struct param *p, const struct kern *k)
 {
-	static const char *const kinds[] = {"tensormap", "pointer", "u32"};
+	static const char *const kinds[] = {"tensormap", "pointer", "u32", "profile"};
 	char text[128];
 	uint32_t axes[5], collapsed[5];
 

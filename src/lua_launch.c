@@ -255,7 +255,8 @@ static void fill_params(lua_State *L, struct run *r, const struct binding *b,
 	for (int i = 0; i < p->param_count; i++) {
 		const struct param *param = &p->params[i];
 		struct launch_param *out = &r->params[i];
-		struct array *a = param->kind == PARAM_DIM ? NULL : b->arrays[param->arg];
+		bool is_array = param->kind == PARAM_TENSORMAP || param->kind == PARAM_POINTER;
+		struct array *a = is_array ? b->arrays[param->arg] : NULL;
 		uint32_t dim;
 
 		r->arrays[i] = a;
@@ -273,6 +274,10 @@ static void fill_params(lua_State *L, struct run *r, const struct binding *b,
 			dim = (uint32_t)b->dims[param->arg];
 			out->size = sizeof dim;
 			memcpy(out->bytes, &dim, sizeof dim);
+			break;
+		case PARAM_PROFILE:
+			out->size = sizeof r->profile;
+			memcpy(out->bytes, &r->profile, sizeof r->profile);
 			break;
 		}
 	}
@@ -501,7 +506,39 @@ static int kernel_emulate(lua_State *L)
 	return 1;
 }
 
+static int kernel_profile(lua_State *L)
+{
+	static const char *const names[] = {"device", NULL};
+	struct kern *k = tc_check_kernel(L, 1);
+	struct binding b = {0};
+
+	if (!lua_istable(L, 2) && !lua_isnoneornil(L, 2))
+		return tc_argerror(L, 2, "options table expected, got %s", tc_describe(L, 2));
+	if (lua_gettop(L) < 2)
+		lua_settop(L, 2);
+	tc_options(L, 2, names);
+	check_finished(L, k);
+	if (!k->profile)
+		return tc_error(L, "kernel '%s' keeps no times: build it with profile = true",
+				k->name);
+	bind_arguments(L, &b, k, 3);
+	struct device *d = choose_device(L, &b, lua_istable(L, 2) ? 2 : 0);
+	struct compiled *c = compile_for(L, d);
+	struct run *r = prepare(L, &b, &c, true);
+	r->launch.cache = tc_loaded_slot(L, &c->loaded, d);
+	return tc_kernel_profile(L, r, d, c->program);
+}
+
 static const struct tc_function methods[] = {
+	{"profile", kernel_profile,
+	 "profile(opts?: {device?: tcmma.device|string}, ...: tcmma.array) -> tcmma.report\n"
+	 "Runs a kernel that was built with `profile = true`, waits for its end, and returns a "
+	 "report "
+	 "whose `:trace(path)` shows when each role did what. On a GPU the first thread of each "
+	 "role "
+	 "writes the time of its ops, in the first 64 CTAs, up to 4096 of a role; this takes some "
+	 "time itself. On the emulator it is `:emulate{trace = true}`. A plain launch of such a "
+	 "kernel writes nothing."},
 	{"launch", kernel_launch,
 	 "launch(opts?: {stream?: tcmma.stream, device?: tcmma.device|string}, ...: "
 	 "tcmma.array)\n"

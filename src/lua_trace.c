@@ -131,9 +131,8 @@ static const char *color(const char *name)
 	return colors[tc_hash(name, length, 0) % (sizeof colors / sizeof *colors)];
 }
 
-static void collect(void *context, const struct emu_trace_event *e)
+void tc_trace_add(struct trace *t, const struct emu_trace_event *e)
 {
-	struct trace *t = context;
 	char line[512], name[200], track[200];
 	uint64_t pid = 1 + e->cta[0] + ((uint64_t)e->cta[1] << 20) + ((uint64_t)e->cta[2] << 36);
 	uint32_t tid = 1 + e->track_number;
@@ -150,6 +149,11 @@ static void collect(void *context, const struct emu_trace_event *e)
 	add(t, line, (size_t)n);
 }
 
+static void collect(void *context, const struct emu_trace_event *e)
+{
+	tc_trace_add(context, e);
+}
+
 /* ---- runs -------------------------------------------------------------------------------------
  */
 
@@ -162,9 +166,14 @@ void tc_trace_free(struct trace *t)
 	free(t);
 }
 
+struct trace *tc_trace_new(void)
+{
+	return calloc(1, sizeof(struct trace));
+}
+
 void tc_trace_begin(lua_State *L, struct run *r)
 {
-	r->trace = calloc(1, sizeof *r->trace);
+	r->trace = tc_trace_new();
 	if (!r->trace)
 		tc_error(L, "not enough memory");
 	r->options.trace = collect;
@@ -172,6 +181,11 @@ void tc_trace_begin(lua_State *L, struct run *r)
 }
 
 void tc_push_trace(lua_State *L, const struct run *r)
+{
+	tc_push_trace_text(L, r->trace);
+}
+
+void tc_push_trace_text(lua_State *L, const struct trace *t)
 {
 	static const char beginning[] = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
 	static const char cut[] = "{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{"
@@ -183,8 +197,8 @@ void tc_push_trace(lua_State *L, const struct run *r)
 
 	luaL_buffinit(L, &b);
 	luaL_addlstring(&b, beginning, sizeof beginning - 1);
-	luaL_addlstring(&b, r->trace->text ? r->trace->text : "", r->trace->length);
-	luaL_addstring(&b, r->trace->cut ? cut : end);
+	luaL_addlstring(&b, t->text ? t->text : "", t->length);
+	luaL_addstring(&b, t->cut ? cut : end);
 	luaL_pushresult(&b);
 }
 

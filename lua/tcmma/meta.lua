@@ -1344,6 +1344,12 @@ function class_kernel:len() end
 ---@return string
 function class_kernel:ops() end
 
+---Runs a kernel that was built with `profile = true`, waits for its end, and returns a report whose `:trace(path)` shows when each role did what. On a GPU the first thread of each role writes the time of its ops, in the first 64 CTAs, up to 4096 of a role; this takes some time itself. On the emulator it is `:emulate{trace = true}`. A plain launch of such a kernel writes nothing.
+---@param opts? {device?: tcmma.device|string}
+---@param ... tcmma.array
+---@return tcmma.report
+function class_kernel:profile(opts, ...) end
+
 ---The PTX for a target; without the option, for the kernel's own, else for the current device's. Works on an open recording too.
 ---@param opts? {target?: string}
 ---@return string
