@@ -287,6 +287,15 @@ static bool explain_launch(struct device *d, CUresult r, const struct gpu_functi
 	return false;
 }
 
+static void remember(struct gpu *g, const char *name)
+{
+	char *to = g->pending[g->pending_count++ % PENDING];
+	size_t length = strnlen(name, NAME_SIZE - 1);
+
+	memcpy(to, name, length);
+	to[length] = '\0';
+}
+
 static bool start(struct device *d, struct gpu_function *f, const struct launch *l, void *stream,
 		  void **values, struct err *e)
 {
@@ -305,7 +314,7 @@ static bool start(struct device *d, struct gpu_function *f, const struct launch 
 		*next++ = (CUlaunchAttribute){.id = CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION,
 					      .value.programmatic = 1};
 	config.attribute_count = (unsigned)(next - attributes);
-	snprintf(g->pending[g->pending_count++ % PENDING], NAME_SIZE, "%s", l->name);
+	remember(g, l->name);
 	CUresult r = g->cu->launch(&config, f->handle, values, NULL);
 	return r == CUDA_SUCCESS || explain_launch(d, r, f, &config, l, e);
 }

@@ -35,14 +35,20 @@ static bool is_live(const struct array *a)
 	return a->address != 0 && (!a->owner || a->owner->address != 0);
 }
 
-struct array *tc_check_array(lua_State *L, int arg)
+void tc_check_live(lua_State *L, const struct array *a)
 {
-	struct array *a = tc_check_object(L, arg, TC_ARRAY);
 	if (!is_live(a))
 		tc_error(L, "attempt to use a freed array (%s)", tc_array_text(L, a));
 	if (a->device->closed)
 		tc_error(L, "the device of the array is closed (%s on %s)", tc_array_text(L, a),
 			 a->device->name);
+}
+
+struct array *tc_check_array(lua_State *L, int arg)
+{
+	struct array *a = tc_check_object(L, arg, TC_ARRAY);
+
+	tc_check_live(L, a);
 	return a;
 }
 

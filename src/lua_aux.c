@@ -350,9 +350,27 @@ void *tc_new_object(lua_State *L, const char *name, size_t size, int uservalues)
 	return object;
 }
 
+/*
+ * luaL_testudata, which every call makes several times, without the search for the name: where the
+ * text of the name lies is a key of the registry too.
+ */
 void *tc_test_object(lua_State *L, int arg, const char *name)
 {
-	return luaL_testudata(L, arg, name);
+	void *object = lua_touserdata(L, arg);
+	bool same;
+
+	if (!object || !lua_getmetatable(L, arg))
+		return NULL;
+	if (lua_rawgetp(L, LUA_REGISTRYINDEX, name) == LUA_TNIL) {
+		lua_pop(L, 1);
+		if (luaL_getmetatable(L, name) == LUA_TTABLE) {
+			lua_pushvalue(L, -1);
+			lua_rawsetp(L, LUA_REGISTRYINDEX, name);
+		}
+	}
+	same = lua_rawequal(L, -1, -2);
+	lua_pop(L, 2);
+	return same ? object : NULL;
 }
 
 /* The name of the running function if it is a method of that class. */
@@ -373,7 +391,7 @@ static const char *running_method(lua_State *L, const char *class_name)
 
 void *tc_check_object(lua_State *L, int arg, const char *name)
 {
-	void *object = luaL_testudata(L, arg, name);
+	void *object = tc_test_object(L, arg, name);
 	if (object)
 		return object;
 	const char *method = arg == 1 ? running_method(L, name) : NULL;

@@ -8,12 +8,21 @@
 
 /* ---- arguments ----------------------------------------------------------- */
 
+enum {
+	FEW = 12 /* arguments, named dimensions, parameters: up to so many need no userdata */
+};
+
 /* The arrays of one call and the sizes that they give to the named dimensions. */
 struct binding {
 	const struct kern *kern;
-	struct array **arrays; /* in a userdata on the stack */
+	struct array **arrays; /* `few`, or in a userdata on Lua's stack; so are the others */
 	int64_t *dims;
-	int *dim_args;             /* the argument that gave it, 1-based */
+	int *dim_args; /* the argument that gave it, 1-based */
+	struct {
+		struct array *arrays[FEW];
+		int64_t dims[FEW];
+		int dim_args[FEW];
+	} few;
 	int64_t grid[TC_MAX_RANK]; /* as written: the last axis is CUDA's x */
 	int first;                 /* index of the first argument */
 };
@@ -82,10 +91,12 @@ static void bind_array(lua_State *L, struct binding *b, int i, int arg)
 {
 	const struct alloc *wanted = b->kern->args[i]->alloc;
 
-	if (!tc_test_object(L, arg, TC_ARRAY))
+	struct array *a = b->arrays[i] = tc_test_object(L, arg, TC_ARRAY);
+
+	if (!a)
 		tc_error(L, "argument %d of kernel '%s' must be an array, got %s", i + 1,
 			 b->kern->name, tc_describe(L, arg));
-	struct array *a = b->arrays[i] = tc_check_array(L, arg);
+	tc_check_live(L, a);
 	if (a->rank != wanted->rank)
 		shape_error(L, b, i, "");
 	for (int d = 0; d < a->rank; d++) {
@@ -149,11 +160,28 @@ static void read_grid(lua_State *L, struct binding *b)
 		lua_pop(L, 1);
 }
 
-/* Binds the arguments from index `first` on; pushes the userdata that holds the tables. */
+static void make_room(lua_State *L, struct binding *b, const struct kern *k)
+{
+	size_t n = (size_t)k->arg_count + 1, dims = (size_t)k->dim_count + 1;
+	size_t size = n * sizeof *b->arrays + dims * (sizeof *b->dims + sizeof *b->dim_args);
+
+	if (k->arg_count <= FEW && k->dim_count <= FEW) {
+		b->arrays = b->few.arrays;
+		b->dims = b->few.dims;
+		b->dim_args = b->few.dim_args;
+		return;
+	}
+	b->dims = lua_newuserdatauv(L, size, 0);
+	tc_check_kernel(L, 1); /* a finalizer may have closed it */
+	memset(b->dims, 0, size);
+	b->arrays = (struct array **)(b->dims + dims);
+	b->dim_args = (int *)(b->arrays + n);
+}
+
+/* Binds the arguments from index `first` on; may push a userdata that holds the tables. */
 static void bind_arguments(lua_State *L, struct binding *b, struct kern *k, int first)
 {
 	int count = lua_gettop(L) - first + 1;
-	size_t n = (size_t)k->arg_count + 1, dims = (size_t)k->dim_count + 1;
 
 	if (count != k->arg_count)
 		tc_error(L,
@@ -162,12 +190,7 @@ static void bind_arguments(lua_State *L, struct binding *b, struct kern *k, int 
 			 k->arg_count, k->arg_count == 1 ? "" : "s", count, count == 1 ? "" : "s",
 			 k->name);
 	luaL_checkstack(L, 16, "for a launch");
-	size_t size = n * sizeof *b->arrays + dims * (sizeof *b->dims + sizeof *b->dim_args);
-	b->dims = lua_newuserdatauv(L, size, 0);
-	tc_check_kernel(L, 1); /* a finalizer may have closed it */
-	memset(b->dims, 0, size);
-	b->arrays = (struct array **)(b->dims + dims);
-	b->dim_args = (int *)(b->arrays + n);
+	make_room(L, b, k);
 	b->kern = k;
 	b->first = first;
 	for (int i = 0; i < k->arg_count; i++)
@@ -356,6 +379,31 @@ static struct run *prepare(lua_State *L, const struct binding *b, struct compile
 	return r;
 }
 
+/* The run of a launch with few parameters: it ends with the call, and nothing is allocated. */
+struct few_params {
+	struct run run;
+	struct launch_param params[FEW + 1];
+	struct array *arrays[FEW + 1];
+};
+
+static struct run *prepare_few(lua_State *L, const struct binding *b, const struct program *p,
+			       struct few_params *few)
+{
+	size_t n = (size_t)p->param_count;
+
+	memset(&few->run, 0, sizeof few->run);
+	memset(few->params, 0, n * sizeof *few->params);
+	few->run.params = few->params;
+	few->run.arrays = few->arrays;
+	few->run.launch.params = few->params;
+	few->run.launch.param_count = p->param_count;
+	/* Compiling may have run finalizers that free arrays. */
+	for (int i = 0; i < b->kern->arg_count; i++)
+		tc_check_live(L, b->arrays[i]);
+	fill_run(L, &few->run, b, p);
+	return &few->run;
+}
+
 struct run *tc_kernel_run(lua_State *L, const struct program *p, int first)
 {
 	struct kern *k = tc_check_kernel(L, 1);
@@ -431,13 +479,20 @@ static int launch(lua_State *L, int options, int first)
 {
 	struct kern *k = tc_check_kernel(L, 1);
 	struct binding b = {0};
-	struct err e = {0};
+	struct err e; /* its text is large: not cleared at every launch */
+	struct few_params few;
 
+	e.jump = NULL;
+	e.kind = ERR_USER;
+	e.pos = (struct srcpos){0};
+	e.code = NULL;
+	e.text[0] = '\0';
 	check_finished(L, k);
 	bind_arguments(L, &b, k, first);
 	struct device *d = choose_device(L, &b, options);
 	struct compiled *c = compile_for(L, d);
-	struct run *r = prepare(L, &b, &c, false);
+	struct run *r = c->program->param_count <= FEW ? prepare_few(L, &b, c->program, &few)
+						       : prepare(L, &b, &c, false);
 	if (options)
 		r->options.stream = tc_option_stream(L, options, d);
 	r->launch.cache = tc_loaded_slot(L, &c->loaded, d);

@@ -263,6 +263,8 @@ struct array {
 };
 /* A live array: raises on one that was freed, or whose device is closed. */
 struct array *tc_check_array(lua_State *L, int arg);
+/* The array is not freed, and its device not closed. */
+void tc_check_live(lua_State *L, const struct array *a);
 /* A new, undefined array on a device; raises on failure. */
 struct array *tc_new_array_on(lua_State *L, struct device *d, enum dtype t, int rank,
 			      const int64_t *shape);
