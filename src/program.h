@@ -8,7 +8,8 @@
 enum param_kind {
 	PARAM_TENSORMAP,
 	PARAM_POINTER,
-	PARAM_DIM /* u32: a named dimension */
+	PARAM_DIM,    /* u32: a named dimension */
+	PARAM_PROFILE /* the buffer of a kernel with profile = true, or NULL */
 };
 struct param {
 	enum param_kind kind;
@@ -24,6 +25,19 @@ struct param {
 	bool atom_32;    /* which 128 moves together */
 	int tma_type;    /* CUtensorMapDataType */
 	int per_element; /* elements of the argument that make one of the map: 4 of tc.uint2 */
+};
+
+/* What the leader of one program in one CTA writes where a kernel has profile = true. */
+#define TC_PROFILE_CTAS   64
+#define TC_PROFILE_EVENTS 4096
+#define TC_PROFILE_AFTER  0x80000000u /* a wait has ended; else an op is about to begin */
+struct tc_profile_part {
+	uint64_t timer[2]; /* nanoseconds: begin and end */
+	uint32_t clock[2]; /* of the SM, at the same moments */
+	uint32_t events, unused;
+	struct {
+		uint32_t op, clock; /* id of the op */
+	} event[TC_PROFILE_EVENTS];
 };
 
 struct program_symbol {
@@ -71,6 +85,8 @@ struct program {
 	struct program_line *lines;
 	struct program_text *checked; /* NULL: no index needs a check */
 	struct program_info info;
+	int profile_programs;       /* parts a CTA; 0: no profile */
+	const char **profile_names; /* of the programs */
 };
 struct tensormap { /* arguments of cuTensorMapEncodeTiled, innermost first */
 	int type, rank;
