@@ -116,6 +116,10 @@ function M.scaled(operand, scale, block)
   return tc.from_table(rows, tc.f64)
 end
 
+function M.emulate(kernel, mode, inputs, out)
+  return kernel:emulate({ target = "sm_100a", mode = mode }, inputs[1], inputs[2], out, table.unpack(inputs, 3))
+end
+
 local no_assembler
 
 function M.assembled() return no_assembler == nil, no_assembler end
@@ -133,8 +137,7 @@ function M.check(o, inputs, expected)
   end
   for _, mode in ipairs(o.modes or { "fast", "check", "random" }) do
     local out = tc.zeros({ o.m, o.n }, o.d)
-    local arrays = { inputs[1], inputs[2], out, inputs[3], inputs[4] }
-    local report = kernel:emulate({ target = "sm_100a", mode = mode }, table.unpack(arrays))
+    local report = M.emulate(kernel, mode, inputs, out)
     if #report.hazards > 0 then error(text .. ": " .. report.hazards[1].message) end
     local error_found = tc.max_error(out, expected)
     if error_found ~= 0 then error(("%s, mode %s: off by %g"):format(text, mode, error_found)) end
