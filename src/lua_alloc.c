@@ -267,7 +267,12 @@ static const char union_doc[] =
 	"Lets allocations share storage. Each argument is one alternative: a ref, or a list of "
 	"refs that stand one after the other. All are in SMEM, or all in TMEM.\n\n"
 	"The refs themselves stay usable; the union has `.space`, and for TMEM `.collective` and "
-	"`.layout`.";
+	"`.layout`.\n\n"
+	"Writing one member makes the others undefined: use them one after the other, with the "
+	"wait "
+	"between that the memory itself would want (an MMA that reads or writes a member is waited "
+	"for before another member is stored to). The emulator tracks bytes and columns, not "
+	"members. On `sm_90a` members in TMEM share a budget of registers.";
 
 struct aliases {
 	struct ref ***members;

@@ -886,6 +886,8 @@ function tc.try_cluster_cancel(result, barrier) end
 ---Lets allocations share storage. Each argument is one alternative: a ref, or a list of refs that stand one after the other. All are in SMEM, or all in TMEM.
 ---
 ---The refs themselves stay usable; the union has `.space`, and for TMEM `.collective` and `.layout`.
+---
+---Writing one member makes the others undefined: use them one after the other, with the wait between that the memory itself would want (an MMA that reads or writes a member is waited for before another member is stored to). The emulator tracks bytes and columns, not members. On `sm_90a` members in TMEM share a budget of registers.
 ---@param first Ref|Ref[]
 ---@param second Ref|Ref[]
 ---@param ... Ref|Ref[]

@@ -2,12 +2,14 @@
 #include "machine.h"
 #include <stdio.h>
 
-const struct emu_symbol *emu_symbol_at(const struct emu_grid *grid, int space, uint32_t address,
-				       uint32_t *offset)
+const struct emu_symbol *emu_symbol_after(const struct emu_grid *grid,
+					  const struct emu_symbol *before, int space,
+					  uint32_t address, uint32_t *offset)
 {
 	const struct emu_launch *launch = grid->launch;
+	int first = before ? (int)(before - launch->symbols) + 1 : 0;
 
-	for (int i = 0; launch->symbols && i < launch->symbol_count; i++) {
+	for (int i = first; launch->symbols && i < launch->symbol_count; i++) {
 		const struct emu_symbol *symbol = &launch->symbols[i];
 
 		if (symbol->space == space && address >= symbol->address &&
@@ -17,6 +19,12 @@ const struct emu_symbol *emu_symbol_at(const struct emu_grid *grid, int space, u
 		}
 	}
 	return NULL;
+}
+
+const struct emu_symbol *emu_symbol_at(const struct emu_grid *grid, int space, uint32_t address,
+				       uint32_t *offset)
+{
+	return emu_symbol_after(grid, NULL, space, address, offset);
 }
 
 const char *emu_role_of(const struct emu_grid *grid, int warp)

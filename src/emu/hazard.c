@@ -47,15 +47,17 @@ static void say_name(struct text *text, const struct emu_grid *grid, int space, 
 {
 	uint32_t within = 0;
 	const struct emu_symbol *symbol = emu_symbol_at(grid, space, address, &within);
+	const char *open = " (";
 
-	if (!symbol)
-		return;
-	say(text, " (%s", symbol->name);
-	if (within)
-		say(text, space == 't' ? " + %u columns" : " + 0x%x", within);
-	if (symbol->file)
-		say(text, " of %s:%u", symbol->file, symbol->line);
-	say(text, ")");
+	for (; symbol; symbol = emu_symbol_after(grid, symbol, space, address, &within)) {
+		say(text, "%s%s", open, symbol->name);
+		open = ", or ";
+		if (within)
+			say(text, space == 't' ? " + %u columns" : " + 0x%x", within);
+		if (symbol->file)
+			say(text, " of %s:%u", symbol->file, symbol->line);
+	}
+	say(text, open[0] == ',' ? ")" : "");
 }
 
 static void say_spot(struct text *text, const struct emu_grid *grid, const struct emu_spot *spot)

@@ -785,6 +785,10 @@ void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const
 /* What the launch's symbols have at a place of a space, and how far in; NULL if nothing. */
 const struct emu_symbol *emu_symbol_at(const struct emu_grid *grid, int space, uint32_t address,
 				       uint32_t *offset);
+/* The next one behind `before`: members of a union share a place. */
+const struct emu_symbol *emu_symbol_after(const struct emu_grid *grid,
+					  const struct emu_symbol *before, int space,
+					  uint32_t address, uint32_t *offset);
 /* The name of a warp of every CTA, NULL if it has none. */
 const char *emu_role_of(const struct emu_grid *grid, int warp);
 /* NULL where the launch has none for the rule. */
