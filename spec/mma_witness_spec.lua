@@ -4,6 +4,8 @@
 -- here, as documents write it, and 0 there.
 local tc = require "tcmma"
 local mma = require "mma_kernels"
+local json = require "dkjson"
+local process = require "process"
 
 local directory = (debug.getinfo(1, "S").source:match "^@(.*/)" or "./") .. "witness/"
 
@@ -80,7 +82,39 @@ local function same(title, witness, opcode, o, destination)
   end)
 end
 
+-- Boxes, swizzles and element types of A's and B's tensor maps, and the bytes of one step, which are one
+-- expect_tx there, and one for each copy here.
+local function same_copies(title, witness, o)
+  it("copies of " .. title, function()
+    o.b_transposed, o.d = true, tc.f32
+    local kernel, folder = mma.tile(o), process.folder()
+    kernel:export(folder .. "/tile", { target = "sm_100a" })
+    local ours = json.decode(assert(io.open(folder .. "/tile.json")):read "a")
+    process.remove(folder)
+    local theirs = json.decode(assert(io.open(directory .. witness .. ".json")):read "a")
+    local maps, bytes = {}, 0
+    for _, p in ipairs(theirs.params) do
+      if p.kind == "tensormap" then maps[#maps + 1] = p end
+    end
+    for i = 1, 2 do
+      local map
+      for _, p in ipairs(ours.params) do map = p.kind == "tensormap" and p.argument == i - 1 and p or map end
+      assert.same(maps[i].box, map.box)
+      assert.equal(maps[i].swizzle, map.swizzle_bytes .. "B")
+      assert.equal(({ u8 = 0, bf16 = 9 })[maps[i].dtype], map.type)
+    end
+    for n in kernel:ptx{ target = "sm_100a" }:gmatch "expect_tx[^\n]*, (%d+);" do bytes = bytes + tonumber(n) end
+    assert.equal(theirs.expect_tx[1].bytes, bytes)
+  end)
+end
+
 describe("Constants of another compiler:", function()
+  same_copies("bf16, 128 x 256 x 64, unpipelined", "gluon_sm100_blocked_bf16",
+    { m = 128, n = 256, k = 64, a = tc.bf16, b = tc.bf16 })
+  same_copies("bf16, 128 x 256 x 64", "triton_sm100_gemm_128x256x64_sub_w4",
+    { m = 128, n = 256, k = 64, a = tc.bf16, b = tc.bf16 })
+  same_copies("e4m3, 128 x 128 x 128", "gluon_sm100_ws_fp8", { m = 128, n = 128, k = 128, a = tc.e4m3, b = tc.e4m3 })
+
   local f16 = "tcgen05.mma.cta_group::1.kind::f16"
   same("bf16, 128 x 256 x 64, unpipelined", "gluon_sm100_blocked_bf16", f16,
     { m = 128, n = 256, k = 64, a = tc.bf16, b = tc.bf16 })
