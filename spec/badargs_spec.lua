@@ -159,6 +159,11 @@ local calls = {
   ["tcmma.kernel.emulate"] = function() return { {}, array() } end,
   ["tcmma.kernel.dump"] = function() return { "record" } end,
   ["tcmma.module.kernel"] = function() return { "f" } end,
+  ["tcmma.kernel.profile"] = function() return { {}, array() } end,
+  ["tcmma.quantize"] = function() return { tc.zeros({ 4, 64 }, "f32"), "nvfp4" } end,
+  ["tcmma.dequantize"] = function() return { tc.quantize(tc.zeros({ 4, 64 }, "f32"), "mxfp8") } end,
+  ["tcmma.interleave_scales"] = function() return { tc.zeros({ 4, 4 }, "e8m0") } end,
+  ["tcmma.sparsify"] = function() return { tc.zeros({ 4, 64 }, "f16") } end,
   ["tcmma.autotune"] = function() return { { 1 }, function() return function() end end, {} } end,
   ["tcmma.npy.load"] = function() return { "/nowhere/x.npy" } end,
   ["tcmma.npy.save"] = function() return { "/nowhere/x.npy", array() } end,
@@ -167,6 +172,7 @@ local calls = {
 }
 
 local finished = tc.kernel { name = "finished", args = { tc.gmem({ 4, 4 }, "f32") }, body = function() end }
+local timed = tc.kernel { name = "timed", args = { tc.gmem({ 4, 4 }, "f32") }, profile = true, body = function() end }
 
 local selves = {
   ["tcmma.dtype"] = function() return tc.f16 end,
@@ -180,6 +186,7 @@ local selves = {
   ["tcmma.kernel"] = function(o) return o.k end,
   ["tcmma.kernel.launch"] = function() return finished end,
   ["tcmma.kernel.emulate"] = function() return finished end,
+  ["tcmma.kernel.profile"] = function() return timed end,
   ["tcmma.ref"] = function(o) return o.sa end,
   ["tcmma.scalar"] = function(o) return o.m end,
   ["tcmma.scalar.land"] = function(o) return o.pred end,
