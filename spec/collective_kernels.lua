@@ -357,4 +357,29 @@ function collective.tracked(o)
   }
 end
 
+-- Sums over the CTAs along `axis` of a cluster ("y" or "x"), in the first one, which alone is told.
+function collective.sum(o)
+  local R, C, sizes = 64, 32, { y = o.cluster[1], x = o.cluster[2] }
+  local size, other = sizes[o.axis], o.axis == "y" and "x" or "y"
+  return tc.kernel{
+    name = "sum", cluster = o.cluster, cluster_names = { "y", "x" },
+    args = { tc.gmem({ sizes.y, sizes.x, R, C }, tc.float32), tc.gmem({ sizes[other], R, C }, tc.float32) },
+    body = function(parts, out)
+      local y, x = tc.axis_index "y", tc.axis_index "x"
+      local mine, across = o.axis == "y" and y or x, o.axis == "y" and x or y
+      local leader = o.axis == "y" and x or y * sizes.x -- its rank
+      local others = tc.smem({ size, R, C }, tc.float32)
+      local told = tc.cluster_barrier{ collective_axes = o.axis, leader_tracked = true }
+      tc.cluster_ref(others, leader)[mine]:store(parts[y][x]:load())
+      tc.barrier_arrive(told)
+      tc.when(mine:eq(0), function()
+        tc.barrier_wait(told)
+        local sum = others[0]:load()
+        for i = 1, size - 1 do sum = sum + others[i]:load() end
+        out[across]:store(sum)
+      end)
+    end,
+  }
+end
+
 return collective

@@ -114,6 +114,41 @@ describe("Copies that the leader tracks", function()
   end
 end)
 
+describe("A cluster barrier that the leader tracks", function()
+  for _, case in ipairs{ { cluster = { 1, 2 }, axis = "x" }, { cluster = { 3, 2 }, axis = "y" },
+                         { cluster = { 2, 3 }, axis = "x" }, { cluster = { 4, 1 }, axis = "y" } } do
+    it(("tells the first of the CTAs along %s of %d x %d"):format(case.axis, case.cluster[1], case.cluster[2]), function()
+      local kernel = collective.sum(case)
+      local rows, columns = case.cluster[1], case.cluster[2]
+      local parts = kernels.integers({ rows, columns, 64, 32 }, tc.float32, 5)
+      local all, expected = parts:totable(), {}
+      for i = 1, case.axis == "y" and columns or rows do
+        expected[i] = {}
+        for r = 1, 64 do
+          expected[i][r] = {}
+          for c = 1, 32 do
+            local sum = 0
+            for j = 1, case.axis == "y" and rows or columns do
+              sum = sum + (case.axis == "y" and all[j][i] or all[i][j])[r][c]
+            end
+            expected[i][r][c] = sum
+          end
+        end
+      end
+      for _, target in ipairs{ "sm_90a", "sm_100a" } do
+        for _, mode in ipairs(modes) do
+          local out = tc.zeros({ #expected, 64, 32 }, tc.float32)
+          local report = kernel:emulate({ target = target, mode = mode.mode, seed = mode.seed }, parts, out)
+          assert.are.same({}, report.hazards)
+          assert.are.same(expected, out:totable())
+        end
+        local fine, message, code = kernels.assembles(kernel, target)
+        if code ~= "no-library" then assert.is_true(fine, message) end
+      end
+    end)
+  end
+end)
+
 -- docs/isa.md 1, 2.4, 5.5, 5.7, 8.3: worked by hand.
 describe("The code of two CTAs", function()
   local function has(text, ...)
