@@ -134,16 +134,16 @@ static bool option_up(lua_State *L, int options, const struct block_format *f)
 
 	if (!word)
 		return false;
-	if (f->scale != DT_E8M0)
-		tc_argerror(L, options,
-			    "option 'scale_rounding' is for scales that are powers of two; those "
-			    "of %s are rounded to nearest",
-			    f->name);
 	if (strcmp(word, "up") != 0 && strcmp(word, "down") != 0)
 		tc_argerror(L, options,
 			    "option 'scale_rounding' must be \"down\" or \"up\", got "
 			    "\"%s\"",
 			    word);
+	if (f->scale != DT_E8M0)
+		tc_argerror(L, options,
+			    "option 'scale_rounding' is for scales that are powers of two; those "
+			    "of %s are rounded to nearest",
+			    f->name);
 	return strcmp(word, "up") == 0;
 }
 
