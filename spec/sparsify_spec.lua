@@ -132,9 +132,9 @@ describe("format_sparse_metadata", function()
     end)
   end
 
-  local function refuses(text, positions, dtype)
+  local function refuses(expected, positions, dtype)
     local got = message(tc.format_sparse_metadata, positions, dtype)
-    assert.equal(text, got:match "^[^\n]*:%d+: ([^\n]*)")
+    assert.equal(expected, got:match "^[^\n]*:%d+: ([^\n]*)")
   end
 
   it("refuses what is no pair of positions", function()
