@@ -2,8 +2,7 @@
 local tc = require "tcmma"
 
 package.path = (debug.getinfo(1, "S").source:match "^@(.*/)" or "./") .. "?.lua;" .. package.path
-local helper = require "helper"
-local refuses = helper.refuses
+local refuses = require("helper").refuses
 
 local SM100 = { target = "sm_100a" }
 
@@ -120,17 +119,4 @@ describe("tc.async_copy_sparse_metadata_to_tmem:", function()
       local src, dst = tc.smem({ 2, 1, 128, 64 }, tc.u2), tc.tmem({ 256, 64 }, tc.u2, layout)
       return function() tc.async_copy_sparse_metadata_to_tmem(src, dst) end, copy(good)
    end, SM100)
-end)
-
-describe("Hopper, whose tensor memory is registers, refuses", function()
-   helper.build_refuses("metadata", "tc.async_copy_sparse_metadata_to_tmem does not run on sm_90a: sparse operands are "
-      .. "not supported.", { target = "sm_90a" }, function()
-      local acc, a, b = tc.tmem({ 128, 128 }, tc.f32), tc.smem({ 128, 64 }, tc.f16), tc.smem({ 128, 128 }, tc.f16)
-      local smem = tc.smem({ 1, 1, 128, 64 }, tc.u2)
-      local metadata = tc.tmem({ 128, 64 }, tc.u2, { layout = "sparse_metadata" })
-      local done = tc.barrier { orders_tensor_core = true }
-      tc.async_copy_sparse_metadata_to_tmem(smem, metadata)
-      tc.mma(acc, a, b, { barrier = done, a_sparse_metadata = metadata })
-      tc.barrier_wait(done)
-   end)
 end)

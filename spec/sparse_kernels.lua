@@ -162,7 +162,7 @@ function M.kernel(o)
       local packed
       if d.bits < 32 then packed = false end
       local acc = tc.tmem({ 128, o.n }, d, { packed = packed, collective = o.collective })
-      local metadata_tmem = tmem({ 128, stages * s.entries }, tc.u2, "sparse_metadata")
+      local metadata_tmem = tmem({ stages, 128, s.entries }, tc.u2, "sparse_metadata")
       local a_tmem = o.a_tmem and tc.tmem(s.a, a_type, { packed = a_type.bits < 32 or nil })
       local plain, scales = {}, {}
       for i, shape in ipairs(o.scale and { s.a_scales, s.b_scales } or {}) do
@@ -190,7 +190,7 @@ function M.kernel(o)
         local slot = i % stages
         tc.barrier_wait(loaded[slot])
         local extra = { barrier = consumed[slot], accumulate = i:gt(0), collective_axis = axis }
-        extra.a_sparse_metadata = metadata_tmem:at(tc.all, tc.ds(slot * s.entries, s.entries))
+        extra.a_sparse_metadata = metadata_tmem[slot]
         if not o.without_metadata then
           tc.async_copy_sparse_metadata_to_tmem(metadata_smem[slot], extra.a_sparse_metadata,
             { collective_axis = axis })

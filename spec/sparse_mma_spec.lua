@@ -18,7 +18,8 @@ local function check(o)
     local out = tc.zeros(operands.expected.shape, operands.d)
     local arguments = { table.unpack(operands) }
     arguments[#arguments + 1] = out
-    local report = kernel:emulate({ target = "sm_100a", mode = mode, seed = 1 }, table.unpack(arguments))
+    local target = (o.targets or { "sm_100a" })[1]
+    local report = kernel:emulate({ target = target, mode = mode, seed = 1 }, table.unpack(arguments))
     local first = report.hazards[1]
     assert.is_nil(first, first and first.message)
     local same, how = tc.allclose(out, operands.expected, { rtol = 0, atol = 0 })
@@ -134,6 +135,37 @@ for _, dtype in ipairs { "f16", "f32", "e4m3" } do
     assert.equal("undefined-tmem", first and first.rule)
   end)
 end
+
+describe("A sparse MMA on Hopper:", function()
+  local function hopper(o)
+    o.targets = { "sm_90a" }
+    check(o)
+  end
+  for _, dtype in ipairs { "f16", "bf16", "e4m3", "e5m2", "f32", "tf32", "i8", "u8" } do
+    it(dtype, function() hopper { a = dtype, n = 64, k = 256 } end)
+  end
+  for _, dtype in ipairs { "f16", "e4m3", "e5m2" } do
+    it(dtype .. " into f16", function() hopper { a = dtype, d = "f16", n = 64, k = 128 } end)
+  end
+  for _, types in ipairs { { "e4m3", "e5m2" }, { "e5m2", "e4m3" }, { "i8", "u8" }, { "u8", "i8" } } do
+    it(types[1] .. " times " .. types[2], function() hopper { a = types[1], b = types[2], n = 48, k = 256 } end)
+  end
+  it("operands stored the other way round", function()
+    hopper { a = "f16", n = 128, k = 256, a_columns = true, b_rows = true }
+  end)
+  it("every swizzle of A", function()
+    for _, swizzle in ipairs { 32, 64, 128 } do hopper { a = "bf16", n = 64, k = 256, a_swizzle = swizzle } end
+  end)
+  it("A in registers", function()
+    hopper { a = "f16", n = 64, k = 256, a_tmem = true }
+    hopper { a = "e4m3", n = 64, k = 256, a_tmem = true }
+  end)
+  it("in a ring, metadata in slots", function()
+    hopper { a = "f16", n = 128, k = 512, tile = 128 }
+    hopper { a = "i8", n = 64, k = 1024, tile = 256 }
+    hopper { a = "f16", n = 256, k = 384, tile = 128, twice = true }
+  end)
+end)
 
 describe("The text of a sparse MMA", function()
   local function lines(o, pattern)

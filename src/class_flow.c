@@ -59,6 +59,7 @@ static void mark_op(void *arg, const struct op *op)
 		mark(f, op->u.load_scalar.ref, READS);
 		break;
 	case OP_ASYNC_COPY_SMEM_TO_TMEM:
+	case OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM:
 		mark(f, op->u.tmem_copy.src, READS);
 		break;
 	case OP_MMA:
@@ -180,6 +181,7 @@ static uint8_t state_after(struct flow *f, const struct op *op, uint8_t in)
 	case OP_ASYNC_LOAD_TMEM:
 	case OP_ASYNC_STORE_TMEM:
 	case OP_ASYNC_COPY_SMEM_TO_TMEM:
+	case OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM:
 		return 0;
 	case OP_BARRIER_WAIT:
 		return f->c->elided[op->u.wait.barrier.barrier->id] ? 0 : in;
@@ -336,6 +338,7 @@ static void look_at_rows(void *arg, const struct op *op)
 		refs[0] = op->u.copy.src;
 		break;
 	case OP_ASYNC_COPY_SMEM_TO_TMEM:
+	case OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM:
 		refs[0] = op->u.tmem_copy.src;
 		break;
 	case OP_MMA:

@@ -55,12 +55,6 @@ _Noreturn static void refuse_scales(const struct check *x, const struct op *op)
 	       "float8 operands without scales, and the scales multiplied into the result");
 }
 
-_Noreturn static void refuse_sparse(const struct check *x, const struct op *op)
-{
-	refuse(x, op, 'f', "sparse operands are not supported",
-	       "a dense A of twice as many columns");
-}
-
 static void check_extras(const struct check *x, const struct op *op)
 {
 	const struct mma_op *m = &op->u.mma;
@@ -70,8 +64,6 @@ static void check_extras(const struct check *x, const struct op *op)
 		       "an mma of each CTA, with its half of B or with all of it");
 	if (m->a_scale || m->b_scale)
 		refuse_scales(x, op);
-	if (m->a_sparse_metadata)
-		refuse_sparse(x, op);
 }
 
 static void check_types(const struct check *x, const struct op *op)
@@ -327,8 +319,6 @@ static void check_op(void *arg, const struct op *op)
 		break;
 	case OP_ASYNC_COPY_SCALES_TO_TMEM:
 		refuse_scales(x, op);
-	case OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM:
-		refuse_sparse(x, op);
 	case OP_ASYNC_COPY_SMEM_TO_TMEM:
 		if (tc_dtypes[op->u.tmem_copy.dst->alloc->dtype].bits > 16)
 			refuse(x, op, 'd', "elements of 32 bits are not copied into registers",

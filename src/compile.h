@@ -616,7 +616,8 @@ low_fn tc_lower_tcgen05_mma, tc_lower_tcgen05_commit, tc_lower_tcgen05_copy,
 void tc_low_tcgen05_commit(struct low *l, const struct barrier_ref *b, int collective_axis);
 /* lower_wgmma.c: classes of roles with accumulators in registers */
 low_fn tc_lower_wgmma, tc_lower_wgmma_commit, tc_lower_wgmma_load, tc_lower_wgmma_store,
-	tc_lower_wgmma_wait, tc_lower_wgmma_arrive, tc_lower_wgmma_copy;
+	tc_lower_wgmma_wait, tc_lower_wgmma_arrive, tc_lower_wgmma_copy_metadata,
+	tc_lower_wgmma_copy;
 void tc_low_wgmma_start(struct low *l);
 void tc_low_wgmma_end(struct low *l);
 void tc_low_wgmma_before_spin(struct low *l, struct mopnd barrier, struct mopnd parity, int ready);

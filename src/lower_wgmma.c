@@ -8,6 +8,11 @@
 
 #include "lower_wgmma.h"
 
+enum {
+	METADATA_ENTRIES = 32, /* for each register: of 64 rows a warpgroup holds as many */
+	METADATA_LANE = 16     /* bytes of a row in a tile of SMEM */
+};
+
 /* ---- registers of tensor memory ------------------------------------------------------ */
 
 static struct mreg *registers_of(struct low *l, const struct ref *r)
@@ -284,6 +289,52 @@ void tc_lower_wgmma_copy(struct low *l, const struct op *op)
 				"transposed unless its elements have 16 bits");
 }
 
+/*
+ * Words of metadata as the instruction wants them (docs/isa.md 7) are words of the image in SMEM
+ * (docs/isa.md 6.4): that of lane / 4 and, where lane % 2 is set, the lane 8 further; of two
+ * columns the one that bit 1 of lane says.
+ */
+static struct mreg metadata_offset(struct low *l)
+{
+	static const char key[] = "metadata";
+	struct mreg *r = tc_entry_register(l, key, sizeof key);
+	struct mopnd lane, line;
+	struct low_place place;
+
+	if (r->id)
+		return *r;
+	place = tc_low_at_entry(l);
+	lane = R(tc_low_lane(l));
+	line = tc_low_add(l, tc_low_udiv(l, lane, 4),
+			  tc_low_mul(l, tc_low_and(l, R(l->c->warp), 3), 16));
+	line = tc_low_add(l, line, tc_low_mul(l, tc_low_and(l, lane, 1), 8));
+	if (l->clone.id)
+		line = tc_low_add(l, line, tc_low_mul(l, R(l->clone), 64));
+	*r = tc_low_add(l, tc_low_mul(l, line, METADATA_LANE),
+			tc_low_mul(l, tc_low_and(l, lane, 2), 2))
+		     .reg;
+	tc_low_return(l, place);
+	return *r;
+}
+
+void tc_lower_wgmma_copy_metadata(struct low *l, const struct op *op)
+{
+	const struct tmem_copy_op *o = &op->u.tmem_copy;
+	struct mreg *reg = tc_wgmma_registers(l, o->dst);
+	int words = (int)(o->dst->extent[o->dst->alloc->rank - 1].size / METADATA_ENTRIES);
+	struct smem_view src;
+	struct maddr from;
+
+	tc_low_all(l);
+	flush(l);
+	tc_low_smem_view(l, o->src, &src);
+	from = src.tile;
+	from.reg = tc_low_add(l, R(metadata_offset(l)), R(from.reg.id ? from.reg : l->c->smem)).reg;
+	for (int i = 0; i < words; i++)
+		mi(l, "ld.shared.b32", R(reg[i]),
+		   M(from, i / 2 * src.layout.tile_bytes + i % 2 * (METADATA_LANE / 2)));
+}
+
 /* ---- MMA
  * ------------------------------------------------------------------------------------------ */
 
@@ -300,20 +351,39 @@ static const char *type_name(enum dtype t)
 	}
 }
 
-/* Elements along K of an instruction: 32 bytes. */
+/* Elements along K of an instruction: 32 bytes of A, which stores half of them if it is sparse. */
 static int step_of(const struct mma_op *o)
 {
-	return 256 / tc_dtypes[o->a->alloc->dtype].bits;
+	return (o->a_sparse_metadata ? 512 : 256) / tc_dtypes[o->a->alloc->dtype].bits;
 }
 
-/* One instruction: d, a, b, scale-d, then what the kind has of signs and orders. */
+/*
+ * The register of a step along K, and which threads of each four hold its entries: 8-bit elements
+ * have all of them, of others a register has two steps.
+ */
+static int add_metadata(struct low *l, const struct mma_op *o, int64_t step, struct mopnd *operand)
+{
+	struct mreg *reg = tc_wgmma_registers(l, o->a_sparse_metadata);
+	bool narrow = tc_dtypes[o->a->alloc->dtype].bits == 8;
+
+	mi_require(l, 82);
+	operand[0] = R(reg[narrow ? step : step / 2]);
+	operand[1] = I(narrow ? 0 : step % 2);
+	return 2;
+}
+
+/* One instruction: d, a, b, metadata, scale-d, then what the kind has of signs and orders. */
 static void multiply(struct low *l, const struct mma_op *o, struct mreg *d, int64_t n,
-		     struct mopnd a, struct mopnd b, struct mopnd scale_d, const bool k_major[2])
+		     struct mopnd a, struct mopnd b, int64_t step, struct mopnd scale_d,
+		     const bool k_major[2])
 {
 	enum dtype t = o->a->alloc->dtype, acc = o->acc->alloc->dtype;
-	struct mopnd operand[8] = {V(d, (int)(n * tc_dtypes[acc].bits / 64)), a, b, scale_d};
-	int count = 4;
+	struct mopnd operand[10] = {V(d, (int)(n * tc_dtypes[acc].bits / 64)), a, b};
+	int count = 3;
 
+	if (o->a_sparse_metadata)
+		count += add_metadata(l, o, step, operand + count);
+	operand[count++] = scale_d;
 	if (acc != DT_I32) {
 		operand[count++] = I(1);
 		operand[count++] = I(1);
@@ -324,8 +394,8 @@ static void multiply(struct low *l, const struct mma_op *o, struct mreg *d, int6
 		operand[count++] = I(!k_major[1]);
 	}
 	mi_emit(l,
-		tc_arena_printf(l->arena, "wgmma.mma_async.sync.aligned.m64n%lldk%d.%s.%s.%s",
-				(long long)n, step_of(o),
+		tc_arena_printf(l->arena, "wgmma.mma_async%s.sync.aligned.m64n%lldk%d.%s.%s.%s",
+				o->a_sparse_metadata ? ".sp" : "", (long long)n, step_of(o),
 				acc == DT_I32 ? "s32" : tc_dtypes[acc].shortname, type_name(t),
 				type_name(o->b->alloc->dtype)),
 		operand, count);
@@ -355,20 +425,21 @@ static void multiply_all(struct low *l, const struct mma_op *o, struct mreg *reg
 			 struct mopnd enable)
 {
 	int64_t n = o->acc->shape[1].size, wide = columns_at_once(l, o);
-	int64_t k = o->depth ? o->depth : o->a->shape[1].size;
+	int64_t k = o->depth ? o->depth : o->b->shape[0].size;
 	struct mreg *d = tc_wgmma_registers(l, o->acc);
 	const bool k_major[2] = {a->k_major, b->k_major};
 	int bits = tc_dtypes[o->acc->alloc->dtype].bits, step = step_of(o);
+	int stored = o->a_sparse_metadata ? 2 : 1; /* elements of K for one of A */
 
 	for (int64_t at = 0; at < k; at += step)
 		for (int64_t column = 0; column < n; column += wide) {
 			int64_t width = n - column < wide ? n - column : wide;
 			struct mopnd left = registers ? V(registers + at / step * 4, 4)
-						      : R(tc_low_operand_at(l, a, 0, at));
+						      : R(tc_low_operand_at(l, a, 0, at / stored));
 
 			multiply(l, o, d + column * bits / 64, width, left,
-				 R(tc_low_operand_at(l, b, column, at)), at ? mo_imm(1) : enable,
-				 k_major);
+				 R(tc_low_operand_at(l, b, column, at)), at / step,
+				 at ? mo_imm(1) : enable, k_major);
 		}
 }
 

@@ -28,7 +28,7 @@ const struct target_ops tc_ops_sm90 = {
 	.lower = {COMMON, [OP_MMA] = tc_lower_wgmma, [OP_COMMIT_ARRIVE] = tc_lower_wgmma_commit,
 		  [OP_ASYNC_COPY_SMEM_TO_TMEM] = tc_lower_wgmma_copy,
 		  [OP_ASYNC_COPY_SCALES_TO_TMEM] = tc_lower_unsupported,
-		  [OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM] = tc_lower_unsupported,
+		  [OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM] = tc_lower_wgmma_copy_metadata,
 		  [OP_ASYNC_LOAD_TMEM] = tc_lower_wgmma_load,
 		  [OP_ASYNC_STORE_TMEM] = tc_lower_wgmma_store,
 		  /* Loads and stores are registers: in order with what the thread does. */
