@@ -187,6 +187,13 @@ describe("The code of two CTAs", function()
       block = 16 }:ptx{ target = "sm_100a" }, "0x10400480")
   end)
 
+  it("shows where arrivals are tracked", function()
+    local text = collective.persistent{ m = 256, cols = 256, k = 64, clusters = 1, tracked = true }
+      :dump("roles", { target = "sm_100a" })
+    assert.matches("read         x 2, count 8 %(num_arrivals 1 x unit 4 x 2 CTAs, at the first%)", text)
+    assert.matches("copy at line %d+ in role load, at the leader", text)
+  end)
+
   it("releases at cluster scope what threads pass on, and nothing where the tensor core arrives", function()
     local own = collective.matmul{ copies = "own" }:ptx{ target = "sm_100a" }
     has(own, "mbarrier.arrive.release.cluster.shared::cluster.b64", "mbarrier.try_wait.parity.acquire.cluster")

@@ -37,6 +37,18 @@ describe("clusters on a GPU #gpu", function()
     assert.are.same(expected, out:totable())
   end)
 
+  for _, axis in ipairs{ "y", "x" } do
+    on_gpu("sum along " .. axis .. " where the first CTA alone is told", function()
+      local kernel = require("collective_kernels").sum{ cluster = { 2, 3 }, axis = axis }
+      local parts = kernels.integers({ 2, 3, 64, 32 }, tc.float32, 5)
+      local expected = tc.zeros({ axis == "y" and 3 or 2, 64, 32 }, tc.float32)
+      kernel:emulate({ target = "sm_90a" }, parts, expected)
+      local out = tc.zeros(expected.shape, tc.float32, { device = gpu })
+      for _ = 1, 20 do kernel(there(parts), out) end
+      assert.are.same(expected:totable(), out:totable())
+    end)
+  end
+
   for _, case in ipairs{
     { size = 2, shape = { 64, 64 }, dtype = tc.float16 },
     { size = 4, shape = { 64, 128 }, dtype = tc.float16 },

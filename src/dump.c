@@ -10,6 +10,15 @@ static const char *const arrival_names[] = {[ARRIVAL_CANCEL] = "try_cluster_canc
 					    [ARRIVAL_THREADS] = "barrier_arrive",
 					    [ARRIVAL_STORE] = "store"};
 
+static void dump_source(struct strbuf *b, const struct arrival_source *s)
+{
+	const struct op *o = s->op;
+	bool tracked = o->kind == OP_COPY_GMEM_TO_SMEM && o->u.copy.leader_tracked;
+
+	tc_printf(b, "    %s at line %d in role %s%s\n", arrival_names[s->kind], o->pos.line,
+		  s->role->name, tracked ? ", at the leader" : "");
+}
+
 void tc_dump_roles(struct strbuf *b, const struct compilation *c)
 {
 	tc_printf(b, "roles: %d, %d threads with padding\n", c->role_count, 32 * c->warps);
@@ -44,15 +53,14 @@ void tc_dump_roles(struct strbuf *b, const struct compilation *c)
 			  p->barrier->num_barriers, p->init_count, p->barrier->num_arrivals,
 			  p->unit);
 		if (p->barrier->cluster)
-			tc_printf(b, " x %d CTAs",
+			tc_printf(b, " x %d CTAs%s",
 				  tc_cluster_peers(c->kern, p->barrier->cluster_group,
-						   p->barrier->cluster_groups));
+						   p->barrier->cluster_groups),
+				  p->barrier->leader_tracked ? ", at the first" : "");
 		tc_puts(b,
 			p->elided ? "), no mbarrier: the class waits for its own MMAs\n" : ")\n");
 		for (int j = 0; j < p->source_count; j++)
-			tc_printf(b, "    %s at line %d in role %s\n",
-				  arrival_names[p->sources[j].kind], p->sources[j].op->pos.line,
-				  p->sources[j].role->name);
+			dump_source(b, &p->sources[j]);
 	}
 }
 
