@@ -3,6 +3,7 @@
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"
 local helper = require "helper"
+local pipelines = require "pipeline_kernels"
 
 local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
 local targets = { "sm_100a", "sm_90a" }
@@ -39,38 +40,13 @@ local function table_of(rows, columns, fn)
   return tc.from_table(list, tc.float32, { rows, columns })
 end
 
--- out = 2 a + bias by blocks; the bias (1, N) changes with n, or not at all where there is one column of blocks.
-local function scaled(o)
-  local rows, columns, tm, tn = o.rows, o.columns, o.tm or 64, o.tn or 64
-  local emit = o.specialized and tc.emit_pipeline_warp_specialized or tc.emit_pipeline
-  return tc.kernel{
-    name = "scaled",
-    args = { tc.gmem({ rows, columns }, tc.float32), tc.gmem({ 1, columns }, tc.float32),
-      tc.gmem({ rows, columns }, tc.float32) },
-    body = function(a, bias, out)
-      local function step(_, x, y, z)
-        local row = y:at(0):load()
-        z:store(x:load() * 2 + row:broadcast({ tm, tn }, 0))
-      end
-      local run = emit(step, {
-        grid = { rows // tm, columns // tn }, max_concurrent_steps = o.steps,
-        in_specs = {
-          tc.block_spec({ tm, tn }, function(m, n) return m, n end, { delay_release = o.delay }),
-          tc.block_spec({ 1, tn }, function(_, n) return 0, n end, { swizzle = "none",
-            delay_release = o.delay_bias or o.delay }),
-        },
-        out_specs = { tc.block_spec({ tm, tn }, function(m, n) return m, n end) },
-      })
-      for _ = 1, o.runs or 1 do run(a, bias, out) end
-    end,
-  }
-end
-
 local function check_scaled(o)
   local a, bias = numbers({ o.rows, o.columns }, 1), numbers({ 1, o.columns }, 2)
   local x, y = a:totable(), bias:totable()
   local expected = table_of(o.rows, o.columns, function(i, j) return 2 * x[i + 1][j + 1] + y[1][j + 1] end)
-  in_all_modes(scaled(o), equal(expected), function() return a, bias, tc.zeros({ o.rows, o.columns }, tc.float32) end)
+  in_all_modes(pipelines.scaled(o), equal(expected), function()
+    return a, bias, tc.zeros({ o.rows, o.columns }, tc.float32)
+  end)
 end
 
 for _, specialized in ipairs{ false, true } do
@@ -91,7 +67,7 @@ for _, specialized in ipairs{ false, true } do
     it("loads a block that stays the same once", function()
       local o = { rows = 256, columns = 64, steps = 2, specialized = specialized }
       check_scaled(o)
-      local report = scaled(o):emulate({ target = "sm_100a" }, tc.ones({ 256, 64 }, tc.float32),
+      local report = pipelines.scaled(o):emulate({ target = "sm_100a" }, tc.ones({ 256, 64 }, tc.float32),
         tc.ones({ 1, 64 }, tc.float32), tc.zeros({ 256, 64 }, tc.float32))
       assert.are.equal(0, #report.hazards)
     end)
@@ -245,57 +221,13 @@ end)
 
 -- ---- warp-specialised -----------------------------------------------------------------------------------------------
 
--- A matmul whose MMAs give the tiles back themselves; the tiles of the result are steps of the grid too.
-local function matmul(o)
-  local TM, TN, TK = 128, 64, 64
-  local dtype = tc.bfloat16
-  local cluster = o.cluster
-  local m_tiles, n_tiles, k_tiles = o.m // TM, o.n // TN, o.k // TK
-  return tc.kernel{
-    name = "matmul",
-    args = { tc.gmem({ o.m, o.k }, dtype), tc.gmem({ o.k, o.n }, dtype), tc.gmem({ o.m, o.n }, tc.float32) },
-    cluster = cluster and { cluster } or nil, cluster_names = cluster and { "cta" } or nil,
-    body = function(a, b, out)
-      local acc = tc.tmem({ TM, TN }, tc.float32)
-      local done = tc.barrier{ name = "done", orders_tensor_core = true }
-      local out_smem = tc.smem({ TM, 32 }, tc.float32)
-      local rank = cluster and tc.axis_index "cta" or 0
-      local rows = cluster and m_tiles // cluster or m_tiles
-      local function row(m) return cluster and m * cluster + rank or m end
-      local run = tc.emit_pipeline_warp_specialized(function(info, x, y)
-        local m, n, k = table.unpack(info.index)
-        tc.mma(acc, x, y, { barrier = info.consumed, accumulate = k:gt(0) })
-        tc.when(k:eq(k_tiles - 1), function()
-          tc.commit_arrive(done)
-          tc.barrier_wait(done)
-          for piece = 0, TN // 32 - 1 do
-            tc.wait_smem_to_gmem(0, { wait_read_only = true })
-            out_smem:store(tc.async_load_tmem(acc:at(tc.all, tc.ds(32 * piece, 32))))
-            tc.commit_smem()
-            tc.copy_smem_to_gmem(out_smem, out:tile({ row(m), n * (TN // 32) + piece }, { TM, 32 }))
-          end
-          tc.wait_load_tmem()
-        end)
-      end, {
-        grid = { rows, n_tiles, k_tiles }, max_concurrent_steps = o.steps or 3, manual_consumed_barriers = true,
-        in_specs = {
-          tc.block_spec({ TM, TK }, function(m, _, k) return row(m), k end),
-          tc.block_spec({ TK, TN }, function(_, n, k) return k, n end,
-            cluster and { collective_axes = "cta" } or nil),
-        },
-      })
-      run(a, b)
-    end,
-  }
-end
-
 describe("tc.emit_pipeline_warp_specialized", function()
   for _, case in ipairs{ { m = 256, n = 128, k = 192 }, { m = 256, n = 128, k = 192, cluster = 2, steps = 2 } } do
     it(("feeds a matmul%s"):format(case.cluster and ", one operand by multicast" or ""), function()
       local a, b = kernels.integers({ case.m, case.k }, tc.bfloat16, 1), kernels.integers({ case.k, case.n },
         tc.bfloat16, 2)
       -- On Hopper a release with cluster barriers is a deferred one of the MMAs, too.
-      in_all_modes(matmul(case), equal(tc.reference.matmul(a, b)), function()
+      in_all_modes(pipelines.matmul(case), equal(tc.reference.matmul(a, b)), function()
         return a, b, tc.zeros({ case.m, case.n }, tc.float32)
       end)
     end)

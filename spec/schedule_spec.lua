@@ -3,6 +3,7 @@
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"
 local helper = require "helper"
+local schedules = require "schedule_kernels"
 
 local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
 local targets = { "sm_100a", "sm_90a" }
@@ -27,52 +28,13 @@ local function cdiv(a, b) return (a + b - 1) // b end
 
 -- ---- the work of a grid ---------------------------------------------------------------------------------------
 
-local names = { "g0", "g1", "g2", "g3" }
-
--- out[linear index of the element] += 1, seen[linear index] = turn + 1, each by a role.
-local function counting(o)
-  local total, cluster = 1, o.cluster or 1
-  for _, size in ipairs(o.grid) do total = total * size end
-  local grid_names = { table.unpack(names, 1, #o.grid) }
-  return tc.kernel{
-    name = "counting", args = { tc.gmem({ total * cluster }, tc.int32), tc.gmem({ total * cluster }, tc.int32) },
-    grid = o.grid, grid_names = grid_names,
-    cluster = o.cluster and { cluster } or nil, cluster_names = o.cluster and { "cta" } or nil,
-    body = function(out, seen)
-      local function place(info)
-        local at = 0
-        for d, size in ipairs(o.grid) do at = at * size + info.index[d] end
-        if o.cluster then at = at * cluster + tc.axis_index "cta" end
-        return at
-      end
-      local function count(info)
-        local at = place(info)
-        out[at]:store(out[at]:load() + 1)
-      end
-      local function see(info) seen[place(info)]:store(info.local_index + 1) end
-      if not o.roles then
-        tc.dynamic_scheduling_loop(grid_names, function(info)
-          count(info)
-          see(info)
-        end)
-        return
-      end
-      local one, four = tc.role{ name = "one", warps = 1 }, tc.role{ name = "four", warpgroups = 1 }
-      tc.dynamic_scheduling_loop(grid_names, function(info)
-        one(function() count(info) end)
-        four(function() see(info) end)
-      end)
-    end,
-  }, total * cluster
-end
-
 describe("tc.dynamic_scheduling_loop", function()
   for _, grid in ipairs{ { 7 }, { 5, 3 }, { 1, 1, 9 }, { 2, 3, 2, 3 } } do
     for _, cluster in ipairs{ false, 2, 4 } do
       for _, roles in ipairs{ false, true } do
         it(("does each element once: grid %s, cluster %s, %s"):format(table.concat(grid, "x"), cluster or 1,
           roles and "roles" or "one role"), function()
-          local kernel, total = counting{ grid = grid, cluster = cluster or nil, roles = roles }
+          local kernel, total = schedules.counting{ grid = grid, cluster = cluster or nil, roles = roles }
           for _, target in ipairs(targets) do
             in_all_modes(target, function(options)
               local out, seen = tc.zeros({ total }, tc.int32), tc.zeros({ total }, tc.int32)
@@ -95,7 +57,7 @@ describe("tc.dynamic_scheduling_loop", function()
   end
 
   it("asks once for a cluster, and hands the answer to all its CTAs", function()
-    local text = (counting{ grid = { 4 }, cluster = 2, roles = true }):ptx{ target = "sm_100a" }
+    local text = (schedules.counting{ grid = { 4 }, cluster = 2, roles = true }):ptx{ target = "sm_100a" }
     local _, asked = text:gsub("clusterlaunchcontrol%.try_cancel", "")
     assert.are.equal(1, asked)
     assert.is_truthy(text:find("@%p[^\n]*try_cancel[^\n]*multicast::cluster::all"))
@@ -103,71 +65,6 @@ describe("tc.dynamic_scheduling_loop", function()
 end)
 
 -- ---- a persistent matmul ----------------------------------------------------------------------------------------
-
--- Three roles, a ring of stages that runs on over the tiles, two accumulators that alternate.
--- o.walk: "dynamic" or "nd"; o.snake: width of the strips of tc.planar_snake.
-local function persistent(o)
-  local TM, TN, TK, STAGES = 128, 64, 64, o.stages or 3
-  local m_tiles, n_tiles, steps = cdiv(o.m, TM), cdiv(o.n, TN), cdiv(o.k, TK)
-  local tiles = m_tiles * n_tiles
-  local dtype = tc.bfloat16
-  return tc.kernel{
-    name = "persistent",
-    args = { tc.gmem({ o.m, o.k }, dtype), tc.gmem({ o.k, o.n }, dtype), tc.gmem({ o.m, o.n }, tc.float32) },
-    grid = { o.walk == "dynamic" and tiles or o.workers }, grid_names = { "tile" },
-    body = function(a, b, out)
-      local a_smem, b_smem = tc.smem({ STAGES, TM, TK }, dtype), tc.smem({ STAGES, TK, TN }, dtype)
-      local acc = tc.tmem({ 2, TM, TN }, tc.float32)
-      local out_smem = tc.smem({ 2, TM, 32 }, tc.float32)
-      local loaded = tc.barrier{ name = "loaded", num_arrivals = 2, num_barriers = STAGES }
-      local consumed = tc.barrier{ name = "consumed", num_barriers = STAGES, orders_tensor_core = true }
-      local done = tc.barrier{ name = "done", num_barriers = 2, orders_tensor_core = true }
-      local drained = tc.barrier{ name = "drained", num_barriers = 2, orders_tensor_core = true }
-      local load, mma = tc.role{ name = "load", warps = 1 }, tc.role{ name = "mma", warps = 1 }
-      local epilogue = tc.role{ name = "epilogue", warpgroups = 1 }
-      local function tile(info)
-        local turn = info.local_index
-        local m, n = tc.planar_snake(info.index[1], { m_tiles, n_tiles }, 1, o.snake or 2)
-        local slot = turn % 2
-        load(function()
-          tc.range(steps, function(k)
-            local step = turn * steps + k
-            local s = step % STAGES
-            tc.when(step:ge(STAGES), function() tc.barrier_wait(consumed[s]) end)
-            tc.copy_gmem_to_smem(a:tile({ m, k }, { TM, TK }), a_smem[s], loaded[s])
-            tc.copy_gmem_to_smem(b:tile({ k, n }, { TK, TN }), b_smem[s], loaded[s])
-          end)
-        end)
-        mma(function()
-          tc.when(turn:ge(2), function() tc.barrier_wait(drained[slot]) end)
-          tc.range(steps, function(k)
-            local s = (turn * steps + k) % STAGES
-            tc.barrier_wait(loaded[s])
-            tc.mma(acc[slot], a_smem[s], b_smem[s], { barrier = consumed[s], accumulate = k:gt(0) })
-          end)
-          tc.commit_arrive(done[slot])
-        end)
-        epilogue(function()
-          tc.barrier_wait(done[slot])
-          for piece = 0, TN // 32 - 1 do
-            local x = tc.async_load_tmem(acc[slot]:at(tc.all, tc.ds(piece * 32, 32)))
-            if piece == TN // 32 - 1 then tc.barrier_arrive(drained[slot]) end
-            tc.wait_smem_to_gmem(1)
-            out_smem[piece % 2]:store(x)
-            tc.commit_smem()
-            tc.copy_smem_to_gmem(out_smem[piece % 2], out:tile({ m, n * (TN // 32) + piece }, { TM, 32 }))
-          end
-        end)
-      end
-      if o.walk == "dynamic" then
-        tc.dynamic_scheduling_loop("tile", tile)
-      else
-        tc.nd_loop({ tiles }, tile, { collective_axes = "tile" })
-      end
-      epilogue(function() tc.wait_smem_to_gmem(0) end)
-    end,
-  }
-end
 
 describe("a persistent matmul of three roles", function()
   for _, case in ipairs{
@@ -177,7 +74,7 @@ describe("a persistent matmul of three roles", function()
     { m = 640, n = 64, k = 64, walk = "nd", workers = 2, snake = 1 },
   } do
     it(("%s, %d x %d x %d"):format(case.walk, case.m, case.n, case.k), function()
-      local kernel = persistent(case)
+      local kernel = schedules.persistent(case)
       local a = kernels.integers({ case.m, case.k }, tc.bfloat16, 1)
       local b = kernels.integers({ case.k, case.n }, tc.bfloat16, 2)
       local expected = tc.reference.matmul(a, b)
@@ -191,6 +88,22 @@ describe("a persistent matmul of three roles", function()
       end
     end)
   end
+end)
+
+describe("a persistent matmul of pairs of CTAs", function()
+  it("is right", function()
+    local case = { m = 512, n = 384, k = 192 }
+    local kernel = schedules.pairs(case)
+    local a = kernels.integers({ case.m, case.k }, tc.float16, 1)
+    local b = kernels.integers({ case.k, case.n }, tc.float16, 2)
+    local expected = tc.reference.matmul(a, b)
+    in_all_modes("sm_100a", function(options)
+      local out = tc.zeros({ case.m, case.n }, tc.float32)
+      no_hazards(kernel:emulate(options, a, b, out))
+      assert.are.equal(0, (tc.max_error(out, expected)))
+    end)
+    assembles(kernel, "sm_100a")
+  end)
 end)
 
 -- ---- the operations by themselves -------------------------------------------------------------------------------

@@ -1,0 +1,134 @@
+-- Needs a GPU: `make check-gpu`.  Scheduling, pipelines, reductions on store, semaphores and dependent launches run
+-- there as on the emulator.
+local tc = require "tcmma"
+
+local gpu = tc.device(os.getenv("TCMMA_DEVICE") or "cuda:0")
+local on_gpu = gpu and it or pending
+local kernels = require "compiler_kernels"
+local schedules = require "schedule_kernels"
+local pipelines = require "pipeline_kernels"
+
+local function on_device(array) return array:to(gpu) end
+
+local function zeros(shape, dtype) return tc.zeros(shape, dtype, { device = gpu }) end
+
+local function integers(shape, dtype, seed) return kernels.integers(shape, dtype, seed) end
+
+describe("a GPU #gpu", function()
+  for _, cluster in ipairs{ false, 2 } do
+    on_gpu(("does each element of a dynamic loop once, cluster %s"):format(cluster or 1), function()
+      for _, roles in ipairs{ false, true } do
+        local kernel, total = schedules.counting{ grid = { 37, 11 }, cluster = cluster or nil, roles = roles }
+        local out, seen = zeros({ total }, tc.int32), zeros({ total }, tc.int32)
+        kernel(out, seen)
+        for _, n in ipairs(out:totable()) do assert.are.equal(1, n) end
+      end
+    end)
+  end
+
+  for _, case in ipairs{ { m = 1000, n = 712, k = 520, walk = "dynamic" },
+                         { m = 1000, n = 712, k = 520, walk = "nd", workers = 7, snake = 3 } } do
+    on_gpu("multiplies, " .. case.walk, function()
+      local a, b = integers({ case.m, case.k }, tc.bfloat16, 1), integers({ case.k, case.n }, tc.bfloat16, 2)
+      local out = zeros({ case.m, case.n }, tc.float32)
+      schedules.persistent(case)(on_device(a), on_device(b), out)
+      assert.are.equal(0, (tc.max_error(out, tc.reference.matmul(a, b))))
+    end)
+  end
+
+  for _, specialized in ipairs{ false, true } do
+    on_gpu(("streams blocks, %s"):format(specialized and "warp-specialised" or "in one role"), function()
+      for _, steps in ipairs{ 1, 3 } do
+        for _, columns in ipairs{ 64, 256 } do
+          local o = { rows = 512, columns = columns, steps = steps, specialized = specialized, runs = 2 }
+          local a, bias = integers({ 512, columns }, tc.float32, 1), integers({ 1, columns }, tc.float32, 2)
+          local out, expected = zeros({ 512, columns }, tc.float32), tc.zeros({ 512, columns }, tc.float32)
+          local kernel = pipelines.scaled(o)
+          kernel(on_device(a), on_device(bias), out)
+          kernel:emulate({ target = gpu.target }, a, bias, expected)
+          assert.are.equal(0, (tc.max_error(out, expected)))
+        end
+      end
+    end)
+  end
+
+  for _, cluster in ipairs{ false, 2 } do
+    on_gpu(("feeds a matmul, cluster %s"):format(cluster or 1), function()
+      local case = { m = 512, n = 256, k = 448, cluster = cluster or nil }
+      local a, b = integers({ case.m, case.k }, tc.bfloat16, 1), integers({ case.k, case.n }, tc.bfloat16, 2)
+      local out = zeros({ case.m, case.n }, tc.float32)
+      pipelines.matmul(case)(on_device(a), on_device(b), out)
+      assert.are.equal(0, (tc.max_error(out, tc.reference.matmul(a, b))))
+    end)
+  end
+
+  for _, case in ipairs{ { tc.float32, "add" }, { tc.float16, "max" }, { tc.bfloat16, "add" }, { tc.int32, "umin" },
+                         { tc.uint32, "smax" }, { tc.int64, "add" }, { tc.uint64, "umin" }, { tc.int32, "xor" },
+                         { tc.int64, "smin" }, { tc.uint32, "inc" } } do
+    on_gpu(("reduces on store: %s of %s"):format(case[2], case[1]), function()
+      local kernel = tc.kernel{
+        name = "reduction", args = { tc.gmem({ 48, 64 }, case[1]), tc.gmem({ 16, 64 }, case[1]) },
+        grid = { 3 }, grid_names = { "x" },
+        body = function(a, out)
+          local tile, loaded = tc.smem({ 16, 64 }, case[1]), tc.barrier{}
+          tc.copy_gmem_to_smem(a:tile({ tc.axis_index "x", 0 }, { 16, 64 }), tile, loaded)
+          tc.barrier_wait(loaded)
+          tc.copy_smem_to_gmem(tile, out, { reduction_op = case[2] })
+          tc.wait_smem_to_gmem(0)
+        end,
+      }
+      local counts = case[2] == "inc"
+      local a = counts and tc.full({ 48, 64 }, 9, case[1]) or integers({ 48, 64 }, tc.int32, 5):astype(case[1])
+      local before = integers({ 16, 64 }, tc.int32, 6):astype(case[1])
+      local here, there = on_device(before), before:copy()
+      kernel(on_device(a), here)
+      kernel:emulate({ target = gpu.target }, a, there)
+      assert.same(there:totable(), here:totable())
+    end)
+  end
+
+  on_gpu("orders CTAs by a semaphore", function()
+    local kernel = tc.kernel{
+      name = "serial", args = { tc.gmem({ 64, 32 }, tc.int32), tc.gmem({ 2 }, tc.int32) }, grid = { 64 },
+      grid_names = { "x" },
+      body = function(out, sem)
+        local x = tc.axis_index "x"
+        tc.when(x:gt(0), function() tc.semaphore_wait(sem[0], x, { decrement = false, memory_scope = "gpu" }) end)
+        out:store(out:load() * 3 + 1)
+        tc.semaphore_signal(sem[0], 1, { memory_scope = "gpu" })
+        tc.semaphore_wait(sem[1])
+        tc.semaphore_signal(sem[1])
+      end,
+    }
+    local out, sem = zeros({ 64, 32 }, tc.int32), on_device(tc.from_table({ 0, 1 }, tc.int32))
+    kernel(out, sem)
+    local x = 0
+    for _ = 1, 64 do x = x * 3 + 1 & 0xffffffff end
+    x = x >= 0x80000000 and x - (1 << 32) or x
+    for _, row in ipairs(out:totable()) do
+      for _, y in ipairs(row) do assert.are.equal(x, y) end
+    end
+    assert.same({ 64, 1 }, sem:totable())
+  end)
+
+  on_gpu("starts a kernel under the end of the one before", function()
+    local kernel = tc.kernel{
+      name = "step", args = { tc.gmem({ 4096, 64 }, tc.int32), tc.gmem({ 4096, 64 }, tc.int32) }, grid = { 64 },
+      grid_names = { "x" },
+      body = function(a, out)
+        local x = tc.axis_index "x"
+        tc.griddepcontrol_launch_dependents()
+        tc.griddepcontrol_wait()
+        out:tile({ 63 - x, 0 }, { 64, 64 }):store(a:tile({ x, 0 }, { 64, 64 }):load() + 1)
+      end,
+    }
+    local a, b = zeros({ 4096, 64 }, tc.int32), zeros({ 4096, 64 }, tc.int32)
+    for _ = 1, 200 do
+      kernel(a, b)
+      kernel(b, a)
+    end
+    for _, row in ipairs(a:totable()) do
+      for _, y in ipairs(row) do assert.are.equal(400, y) end
+    end
+  end)
+end)

@@ -1,0 +1,77 @@
+-- Kernels made of pipelines: of spec/pipeline_spec.lua, and on a GPU.
+local tc = require "tcmma"
+
+local pipelines = {}
+
+-- out = 2 a + bias by blocks; the bias (1, N) changes with n, or not at all where there is one column of blocks.
+function pipelines.scaled(o)
+  local rows, columns, tm, tn = o.rows, o.columns, o.tm or 64, o.tn or 64
+  local emit = o.specialized and tc.emit_pipeline_warp_specialized or tc.emit_pipeline
+  return tc.kernel{
+    name = "scaled",
+    args = { tc.gmem({ rows, columns }, tc.float32), tc.gmem({ 1, columns }, tc.float32),
+      tc.gmem({ rows, columns }, tc.float32) },
+    body = function(a, bias, out)
+      local function step(_, x, y, z)
+        local row = y:at(0):load()
+        z:store(x:load() * 2 + row:broadcast({ tm, tn }, 0))
+      end
+      local run = emit(step, {
+        grid = { rows // tm, columns // tn }, max_concurrent_steps = o.steps,
+        in_specs = {
+          tc.block_spec({ tm, tn }, function(m, n) return m, n end, { delay_release = o.delay }),
+          tc.block_spec({ 1, tn }, function(_, n) return 0, n end, { swizzle = "none",
+            delay_release = o.delay_bias or o.delay }),
+        },
+        out_specs = { tc.block_spec({ tm, tn }, function(m, n) return m, n end) },
+      })
+      for _ = 1, o.runs or 1 do run(a, bias, out) end
+    end,
+  }
+end
+
+-- A matmul whose MMAs give the tiles back themselves; the tiles of the result are steps of the grid too.
+function pipelines.matmul(o)
+  local TM, TN, TK = 128, 64, 64
+  local dtype = tc.bfloat16
+  local cluster = o.cluster
+  local m_tiles, n_tiles, k_tiles = o.m // TM, o.n // TN, o.k // TK
+  return tc.kernel{
+    name = "matmul",
+    args = { tc.gmem({ o.m, o.k }, dtype), tc.gmem({ o.k, o.n }, dtype), tc.gmem({ o.m, o.n }, tc.float32) },
+    cluster = cluster and { cluster } or nil, cluster_names = cluster and { "cta" } or nil,
+    body = function(a, b, out)
+      local acc = tc.tmem({ TM, TN }, tc.float32)
+      local done = tc.barrier{ name = "done", orders_tensor_core = true }
+      local out_smem = tc.smem({ TM, 32 }, tc.float32)
+      local rank = cluster and tc.axis_index "cta" or 0
+      local rows = cluster and m_tiles // cluster or m_tiles
+      local function row(m) return cluster and m * cluster + rank or m end
+      local run = tc.emit_pipeline_warp_specialized(function(info, x, y)
+        local m, n, k = table.unpack(info.index)
+        tc.mma(acc, x, y, { barrier = info.consumed, accumulate = k:gt(0) })
+        tc.when(k:eq(k_tiles - 1), function()
+          tc.commit_arrive(done)
+          tc.barrier_wait(done)
+          for piece = 0, TN // 32 - 1 do
+            tc.wait_smem_to_gmem(0, { wait_read_only = true })
+            out_smem:store(tc.async_load_tmem(acc:at(tc.all, tc.ds(32 * piece, 32))))
+            tc.commit_smem()
+            tc.copy_smem_to_gmem(out_smem, out:tile({ row(m), n * (TN // 32) + piece }, { TM, 32 }))
+          end
+          tc.wait_load_tmem()
+        end)
+      end, {
+        grid = { rows, n_tiles, k_tiles }, max_concurrent_steps = o.steps or 3, manual_consumed_barriers = true,
+        in_specs = {
+          tc.block_spec({ TM, TK }, function(m, _, k) return row(m), k end),
+          tc.block_spec({ TK, TN }, function(_, n, k) return k, n end,
+            cluster and { collective_axes = "cta" } or nil),
+        },
+      })
+      run(a, b)
+    end,
+  }
+end
+
+return pipelines
