@@ -141,6 +141,8 @@ static uint32_t nth_set(uint32_t bits, uint32_t base, int32_t offset)
 {
 	int step = offset < 0 ? -1 : 1, left;
 
+	if (offset == INT32_MIN) /* which has no magnitude */
+		return 0;
 	if (base > 31 || offset < -32 || offset > 32)
 		return UINT32_MAX;
 	left = offset < 0 ? -offset : offset;

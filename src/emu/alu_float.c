@@ -18,6 +18,12 @@ static inline float flush(float value)
 	return emu_f32_of_bits(bits & 0x7f800000u ? bits : bits & 0x80000000u);
 }
 
+/* Whether a result is flushed is decided by its exact value: what only rounds to 2^-126 is zero. */
+static inline float flush_tiny(float rounded, double exact)
+{
+	return fabs(exact) < 0x1p-126 ? copysignf(0.0f, rounded) : rounded;
+}
+
 /* A NaN result has one pattern. */
 static inline uint32_t canonical(float value)
 {
@@ -59,14 +65,41 @@ static inline float greatest(float x, float y)
 	return x != x ? y : y != y ? x : chosen;
 }
 
+static inline double quiet_double(double x)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &x, sizeof bits);
+	bits |= 0x0008000000000000u;
+	memcpy(&x, &bits, sizeof bits);
+	return x;
+}
+
+/* A NaN of f64 goes on: y's, of fma else z's, else x's; one that arises is negative. */
+static inline double propagate(double result, double x, double y)
+{
+	if (result == result)
+		return result;
+	return quiet_double(y != y ? y : x != x ? x : -(double)NAN);
+}
+
+static inline double propagate3(double result, double x, double y, double z)
+{
+	return z != z && y == y ? quiet_double(z) : propagate(result, x, y);
+}
+
 static inline double least_double(double x, double y)
 {
-	return x != x ? y : y != y ? x : x == y ? (signbit(x) ? x : y) : x < y ? x : y;
+	if (x != x || y != y)
+		return x == x ? x : y == y ? y : quiet_double(y);
+	return x == y ? (signbit(x) ? x : y) : x < y ? x : y;
 }
 
 static inline double greatest_double(double x, double y)
 {
-	return x != x ? y : y != y ? x : x == y ? (signbit(x) ? y : x) : x > y ? x : y;
+	if (x != x || y != y)
+		return x == x ? x : y == y ? y : quiet_double(y);
+	return x == y ? (signbit(x) ? y : x) : x > y ? x : y;
 }
 
 /* ---- the common forms ---------------------------------------------------------------- */
@@ -101,8 +134,10 @@ static inline double greatest_double(double x, double y)
 
 BOTH_2(add, x + y)
 BOTH_2(sub, x - y)
-BOTH_2(mul, x *y)
-BOTH_2(div, x / y)
+F32_2(mul_f32, keep, keep, x *y)
+F32_2(mul_ftz_f32, flush, keep, flush_tiny(x *y, (double)x *y))
+F32_2(div_f32, keep, keep, x / y)
+F32_2(div_ftz_f32, flush, keep, flush_tiny(x / y, (double)x / y))
 BOTH_2(div_approx, fabsf(y) > 0x1p126f && !isinf(y) && x == x ? far_quotient(x, y) : x / y)
 BOTH_2(min, least(x, y))
 BOTH_2(max, greatest(x, y))
@@ -159,15 +194,15 @@ SIGN(abs_ftz_f32, flush, quiet(x & 0x7fffffffu))
 				       expression;                                                 \
 			       }))                                                                 \
 	}
-F64_2(add_f64, x + y)
-F64_2(sub_f64, x - y)
-F64_2(mul_f64, x *y)
+F64_2(add_f64, propagate(x + y, x, y))
+F64_2(sub_f64, propagate(x - y, x, y))
+F64_2(mul_f64, propagate(x *y, x, y))
 F64_2(div_f64, x / y)
 F64_2(min_f64, least_double(x, y))
 F64_2(max_f64, greatest_double(x, y))
 F64_2(copysign_f64, copysign(y, x))
-F64_1(neg_f64, x != x ? x : -x)
-F64_1(abs_f64, fabs(x))
+F64_1(neg_f64, x != x ? quiet_double(x) : -x)
+F64_1(abs_f64, x != x ? quiet_double(x) : fabs(x))
 F64_1(rcp_f64, 1.0 / x)
 F64_1(sqrt_f64, sqrt(x))
 F64_1(rcp_approx_f64, emu_rcp_gross(x))
@@ -185,30 +220,37 @@ static enum emu_step copysign_f32(struct emu_warp *warp, const struct emu_ins *i
 
 /* ---- fma: by the host's instruction where there is one ------------------------------------- */
 
-#define FMA_BODY(in, out)                                                                          \
+#define FMA_ROWS                                                                                   \
 	uint32_t *d = emu_row32(warp, ins->ref[0]);                                                \
 	const float *a = (const float *)emu_row32(warp, ins->ref[1]);                              \
 	const float *b = (const float *)emu_row32(warp, ins->ref[2]);                              \
-	const float *c = (const float *)emu_row32(warp, ins->ref[3]);                              \
-                                                                                                   \
-	EMU_OVER_LANES(uint32_t, canonical(out(__builtin_fmaf(in(a[l]), in(b[l]), in(c[l])))))
+	const float *c = (const float *)emu_row32(warp, ins->ref[3])
+#define FMA_BODY                                                                                   \
+	FMA_ROWS;                                                                                  \
+	EMU_OVER_LANES(uint32_t, canonical(__builtin_fmaf(a[l], b[l], c[l])))
+#define FMA_FTZ_BODY                                                                               \
+	FMA_ROWS;                                                                                  \
+	EMU_OVER_LANES(uint32_t, ({                                                                \
+			       float x = flush(a[l]), y = flush(b[l]), z = flush(c[l]);            \
+			       canonical(flush_tiny(__builtin_fmaf(x, y, z), (double)x *y + z));   \
+		       }))
 #define FMA64_BODY                                                                                 \
 	double *d = (double *)emu_row64(warp, ins->ref[0]);                                        \
 	const double *a = (const double *)emu_row64(warp, ins->ref[1]);                            \
 	const double *b = (const double *)emu_row64(warp, ins->ref[2]);                            \
 	const double *c = (const double *)emu_row64(warp, ins->ref[3]);                            \
                                                                                                    \
-	EMU_OVER_LANES(double, __builtin_fma(a[l], b[l], c[l]))
+	EMU_OVER_LANES(double, propagate3(__builtin_fma(a[l], b[l], c[l]), a[l], b[l], c[l]))
 #define PARAMETERS struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask
 
 static enum emu_step fma_f32(PARAMETERS)
 {
-	FMA_BODY(keep, keep)
+	FMA_BODY
 }
 
 static enum emu_step fma_ftz_f32(PARAMETERS)
 {
-	FMA_BODY(flush, flush)
+	FMA_FTZ_BODY
 }
 
 static enum emu_step fma_f64(PARAMETERS){FMA64_BODY}
@@ -216,9 +258,9 @@ static enum emu_step fma_f64(PARAMETERS){FMA64_BODY}
 #if defined __x86_64__
 #define HOST_FMA __attribute__((target("avx2,fma")))
 
-HOST_FMA static enum emu_step fma_f32_host(PARAMETERS){FMA_BODY(keep, keep)}
+HOST_FMA static enum emu_step fma_f32_host(PARAMETERS){FMA_BODY}
 
-HOST_FMA static enum emu_step fma_ftz_f32_host(PARAMETERS){FMA_BODY(flush, flush)}
+HOST_FMA static enum emu_step fma_ftz_f32_host(PARAMETERS){FMA_FTZ_BODY}
 
 HOST_FMA static enum emu_step fma_f64_host(PARAMETERS)
 {
@@ -302,17 +344,31 @@ static float apply_f32(const struct general *g, float x, float y, float z)
 	}
 }
 
+static float flush_result(const struct general *g, float result, const float in[3])
+{
+	switch (g->operation) {
+	case MUL:
+		return flush_tiny(result, (double)in[0] * in[1]);
+	case FMA:
+		return flush_tiny(result, (double)in[0] * in[1] + in[2]);
+	case DIV:
+		return flush_tiny(result, (double)in[0] / in[1]);
+	default:
+		return flush(result);
+	}
+}
+
 static double apply_f64(const struct general *g, double x, double y, double z)
 {
 	switch (g->operation) {
 	case ADD:
-		return x + y;
+		return propagate(x + y, x, y);
 	case SUB:
-		return x - y;
+		return propagate(x - y, x, y);
 	case MUL:
-		return x * y;
+		return propagate(x * y, x, y);
 	case FMA:
-		return fma(x, y, z);
+		return propagate3(fma(x, y, z), x, y, z);
 	case DIV:
 		return x / y;
 	case RCP:
@@ -344,7 +400,7 @@ static enum emu_step general_f32(PARAMETERS)
 		}
 		out = apply_f32(g, in[0], in[1], in[2]);
 		if (g->flush)
-			out = flush(out);
+			out = flush_result(g, out, in);
 		if (g->saturate)
 			out = saturate(out);
 		emu_row32(warp, ins->ref[0])[l] = canonical(out);
@@ -390,7 +446,7 @@ static enum emu_step general_f32x2(PARAMETERS)
 					in[i] = flush(in[i]);
 			}
 			out = apply_f32(g, in[0], in[1], in[2]);
-			d[half] = canonical(g->flush ? flush(out) : out);
+			d[half] = canonical(g->flush ? flush_result(g, out, in) : out);
 		}
 	}
 	if (host)

@@ -107,6 +107,15 @@ static float apply(const struct half_form *form, float x, float y, float z)
 	}
 }
 
+/* What only rounds to the least normal number is zero: the exact result decides. */
+static bool is_tiny(const struct half_form *form, float x, float y, float z)
+{
+	double exact = form->operation == FMA ? (double)x * y + z : (double)x * y;
+
+	return form->flush && (form->operation == MUL || form->operation == FMA) &&
+	       fabs(exact) < 0x1p-14;
+}
+
 /* The NaN that stands for an element outside a tensor: with fma.oob nothing comes of it. */
 static bool out_of_bounds(uint16_t bits)
 {
@@ -115,7 +124,7 @@ static bool out_of_bounds(uint16_t bits)
 
 static uint16_t one(const struct half_form *form, const uint16_t in[3])
 {
-	float value;
+	float operand[3], value;
 
 	if (form->operation == NEG || form->operation == ABS) {
 		if ((in[0] & 0x7fff) > (form->bfloat ? 0x7f80 : 0x7c00))
@@ -124,7 +133,11 @@ static uint16_t one(const struct half_form *form, const uint16_t in[3])
 	}
 	if (form->outside && (out_of_bounds(in[0]) || out_of_bounds(in[1]) || out_of_bounds(in[2])))
 		return 0;
-	value = apply(form, widen(form, in[0]), widen(form, in[1]), widen(form, in[2]));
+	for (int i = 0; i < 3; i++)
+		operand[i] = widen(form, in[i]);
+	value = apply(form, operand[0], operand[1], operand[2]);
+	if (is_tiny(form, operand[0], operand[1], operand[2]))
+		value = copysignf(0.0f, value);
 	if (form->saturate)
 		value = value > 0 ? value < 1 ? value : 1 : 0;
 	if (form->relu && value <= 0) /* -0 as well */

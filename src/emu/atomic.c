@@ -3,16 +3,56 @@
 #include "lanes.h"
 #include "number.h"
 
+#include <math.h>
+
 enum {
 	EXCHANGE = 100,
 	COMPARE_AND_SWAP
 };
 
-/* Shared memory adds subnormal f32 as they are, global memory takes them for zero. */
-static bool keeps_subnormals(const struct emu_atomic *atomic, enum emu_space space)
+static bool is_shared(enum emu_space space)
 {
-	return atomic->operation == EMU_REDUCE_ADD && atomic->element == EMU_T_F32 &&
-	       (space == EMU_SHARED || space == EMU_SHARED_CLUSTER);
+	return space == EMU_SHARED || space == EMU_SHARED_CLUSTER;
+}
+
+static float flushed(float value)
+{
+	return fabsf(value) < 0x1p-126f ? copysignf(0.0f, value) : value;
+}
+
+/* Global memory takes subnormal f32 for zero, shared memory adds them as they are. */
+static void add_f32(enum emu_space space, uint8_t *at, struct emu_u128 operand)
+{
+	float old, value = emu_f32_of_bits((uint32_t)operand.low);
+	uint32_t bits;
+
+	memcpy(&old, at, sizeof old);
+	value = is_shared(space) ? old + value : flushed(flushed(old) + flushed(value));
+	bits = isnan(value) ? 0x7fffffff : emu_bits_of_f32(value);
+	memcpy(at, &bits, sizeof bits);
+}
+
+/* Shared memory adds f64 as an instruction does, which makes a NaN quiet, memory's before the
+ * operand's. */
+static void add_f64(enum emu_space space, uint8_t *at, struct emu_u128 operand)
+{
+	const uint64_t quiet = 0x0008000000000000u;
+	uint64_t old, bits;
+	double value;
+
+	memcpy(&old, at, sizeof old);
+	memcpy(&value, at, sizeof value);
+	emu_reduce(EMU_REDUCE_ADD, EMU_T_F64, at, (const uint8_t *)&operand, sizeof value);
+	if (!is_shared(space))
+		return;
+	if (isnan(value)) {
+		bits = old | quiet;
+	} else {
+		memcpy(&bits, at, sizeof bits);
+		memcpy(&value, at, sizeof value);
+		bits |= isnan(value) ? quiet : 0;
+	}
+	memcpy(at, &bits, sizeof bits);
 }
 
 static struct emu_u128 value_of(const struct emu_warp *warp, const struct emu_operand *operand,
@@ -54,15 +94,13 @@ static bool modify(const struct emu_atomic *atomic, enum emu_space space, uint8_
 			memcpy(at, &other, atomic->size);
 		break;
 	default:
-		if (keeps_subnormals(atomic, space)) {
-			float sum = emu_f32_of_bits((uint32_t)old.low) +
-				    emu_f32_of_bits((uint32_t)operand.low);
-
-			memcpy(at, &sum, sizeof sum);
-		} else {
+		if (atomic->operation == EMU_REDUCE_ADD && atomic->element == EMU_T_F32)
+			add_f32(space, at, operand);
+		else if (atomic->operation == EMU_REDUCE_ADD && atomic->element == EMU_T_F64)
+			add_f64(space, at, operand);
+		else
 			emu_reduce((enum emu_reduction)atomic->operation, atomic->element, at,
 				   (const uint8_t *)&operand, atomic->size);
-		}
 	}
 	now = (struct emu_u128){0, 0};
 	memcpy(&now, at, atomic->size);

@@ -95,7 +95,8 @@ static uint64_t integer_of(const struct emu_conversion *c, double value)
 	return value <= 0 ? 0 : (uint64_t)value;
 }
 
-/* The NaN of an f64 keeps what fits of its payload; f32 that is flushed has but one NaN. */
+/* The NaN of an f64 keeps what fits of its payload; f32 that is flushed has but one NaN.  Other
+ * NaN that stay as they are: see moves_nan(). */
 static bool keeps_nan(const struct emu_conversion *c, double value, uint64_t *result)
 {
 	uint64_t bits;
@@ -107,8 +108,36 @@ static bool keeps_nan(const struct emu_conversion *c, double value, uint64_t *re
 		*result = (bits >> 32 & 0x80000000u) | 0x7fc00000u | (bits >> 29 & 0x3fffffu);
 	else if (c->from == EMU_T_F64 && c->to == EMU_T_F16)
 		*result = (bits >> 48 & 0x8000u) | 0x7e00u | (bits >> 42 & 0x1ffu);
+	else if (c->from == EMU_T_F64 && c->to == EMU_T_BF16)
+		*result = (bits >> 48 & 0x8000u) | 0x7fc0u | (bits >> 45 & 0x3fu);
 	else if (c->from == EMU_T_F32 && c->to == EMU_T_F64 && c->flush)
 		*result = 0x7fffffffe0000000u;
+	else
+		return false;
+	return true;
+}
+
+static bool is_nan(enum emu_type type, uint64_t bits)
+{
+	double value = emu_widen(type, bits);
+
+	return value != value;
+}
+
+/* Conversions that move the bits of a NaN. */
+static bool moves_nan(const struct emu_conversion *c, uint64_t bits, uint64_t *result)
+{
+	if (c->saturate || c->flush || c->finite || !is_nan(c->from, bits))
+		return false;
+	if (c->from == EMU_T_BF16 && c->to == EMU_T_F32)
+		*result = bits << 16;
+	else if (c->from == EMU_T_F32 && c->to == EMU_T_F32 && !c->integral)
+		*result = bits;
+	else if (c->from == EMU_T_F32 && c->to == EMU_T_TF32 &&
+		 c->rounding == EMU_ROUND_NEAREST_AWAY)
+		*result = bits & ~0x1fffull;
+	else if (c->from == EMU_T_F64 && c->to == EMU_T_F64 && c->integral)
+		*result = bits | 0x0008000000000000ull;
 	else
 		return false;
 	return true;
@@ -120,7 +149,7 @@ static uint64_t float_to_float(const struct emu_conversion *c, double value)
 
 	if (keeps_nan(c, value, &nan))
 		return nan;
-	if (c->flush && c->from != EMU_T_F64 && c->from != EMU_T_F16)
+	if (c->flush && c->from != EMU_T_F64 && c->from != EMU_T_F16 && c->to != EMU_T_F16)
 		value = flush(value);
 	if (c->integral)
 		value = emu_round_integral(value, c->rounding);
@@ -184,7 +213,10 @@ static uint64_t convert(const struct emu_conversion *c, uint64_t bits)
 	bits &= ones(width);
 	if (is_float(c->from)) {
 		double value = emu_widen(c->from, bits);
+		uint64_t nan;
 
+		if (is_float(c->to) && moves_nan(c, bits, &nan))
+			return nan;
 		if (is_float(c->to))
 			return float_to_float(c, value);
 		if (c->flush && c->from == EMU_T_F32)

@@ -51,19 +51,16 @@ static uint64_t reduce_integer(enum emu_reduction reduction, bool is_signed, uin
 	}
 }
 
-static float flushed(float value)
-{
-	return fabsf(value) < 0x1p-126f ? copysignf(0.0f, value) : value;
-}
-
-/* f16, bf16 and f32; the sum is rounded once to the type. */
+/* f16 and bf16; the sum is rounded once to the type, and -0 is less than +0. */
 static float reduce_float(enum emu_reduction reduction, float a, float b)
 {
 	if (reduction == EMU_REDUCE_ADD)
 		return a + b;
 	if (isnan(a) || isnan(b))
 		return isnan(a) ? b : a;
-	return reduction == EMU_REDUCE_MIN ? fminf(a, b) : fmaxf(a, b);
+	if (a == b)
+		return (signbit(a) != 0) == (reduction == EMU_REDUCE_MIN) ? a : b;
+	return (a < b) == (reduction == EMU_REDUCE_MIN) ? a : b;
 }
 
 static void reduce_half(enum emu_reduction reduction, bool bf16, uint8_t *target,
@@ -99,13 +96,18 @@ static void reduce_one(enum emu_reduction reduction, enum emu_type type, uint8_t
 	case EMU_T_F32:
 		memcpy(&fa, target, 4);
 		memcpy(&fb, source, 4);
-		fa = flushed(flushed(fa) + flushed(fb));
-		memcpy(target, &fa, 4);
+		fa += fb;
+		a = isnan(fa) ? 0x7fffffff : emu_bits_of_f32(fa);
+		memcpy(target, &a, 4);
 		return;
 	case EMU_T_F64:
 		memcpy(&da, target, 8);
 		memcpy(&db, source, 8);
-		da += db;
+		/* A NaN stays as it is, the operand's before memory's. */
+		if (isnan(db))
+			da = db;
+		else if (!isnan(da))
+			da = isnan(da + db) ? -(double)NAN : da + db;
 		memcpy(target, &da, 8);
 		return;
 	default:

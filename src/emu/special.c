@@ -85,7 +85,7 @@ static void fill_fixed(struct emu_warp *warp)
 	fill(warp, EMU_S_CLUSTER_NCTARANK, (uint32_t)warp->cta->cluster->cta_count);
 	fill(warp, EMU_S_TOTAL_SMEM, grid->shared_bytes);
 	fill(warp, EMU_S_DYNAMIC_SMEM, grid->launch->dynamic_smem);
-	fill(warp, EMU_S_AGGREGATE_SMEM, grid->shared_bytes);
+	fill(warp, EMU_S_AGGREGATE_SMEM, grid->shared_bytes + EMU_SHARED_BASE);
 	fill(warp, EMU_S_RESERVED_BEGIN, 0);
 	fill(warp, EMU_S_RESERVED_END, EMU_SHARED_BASE);
 	fill(warp, EMU_S_RESERVED_CAP, EMU_SHARED_BASE);
