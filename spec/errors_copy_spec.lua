@@ -143,9 +143,16 @@ describe("TMA refuses", function()
    refuses("half a byte", "Can only transfer integer bytes (shape=(1, 3), dtype=float4_e2m1fn)", load({ 1, 3 },
       tc.e2m1),
       { args = { tc.gmem({ 64, 64 }, tc.e2m1) } })
+   refuses("padded elements that begin elsewhere",
+      "TMA copies padded elements in rows of 128, from a multiple of 128 on, of an array with a multiple of 128 "
+         .. "columns, with a swizzle of 128 or none.", function(x)
+         local s, b = tc.smem({ 8, 128 }, tc.e2m1, { padded = true }), tc.barrier {}
+         return function() tc.copy_gmem_to_smem(x:at(tc.ds(0, 8), tc.ds(64, 128)), s, b) end,
+            function() tc.copy_gmem_to_smem(x:at(tc.ds(0, 8), tc.ds(128, 128)), s, b) end
+      end, { args = { tc.gmem({ 128, 256 }, tc.e2m1) } })
    refuses("padded elements in other than rows of 128",
-      "TMA copies padded elements in rows of 128 of an array with a multiple of 128 columns, with a swizzle of 128 or "
-         .. "none.", function(x)
+      "TMA copies padded elements in rows of 128, from a multiple of 128 on, of an array with a multiple of 128 "
+         .. "columns, with a swizzle of 128 or none.", function(x)
          local narrow, wide, b = tc.smem({ 8, 64 }, tc.e2m3), tc.smem({ 8, 128 }, tc.e2m3), tc.barrier {}
          return function() tc.copy_gmem_to_smem(x:tile({ 0, 0 }, { 8, 64 }), narrow, b) end,
             function() tc.copy_gmem_to_smem(x:tile({ 0, 0 }, { 8, 128 }), wide, b) end

@@ -71,8 +71,8 @@ describe("mosaic_gpu_test", function()
         each({ 64, 32 }, function(swizzle)
           each({ tc.i8, tc.u8 }, function(dtype)
             each({ false, "store" }, function(a_tmem)
-              agrees({ m = m, n = n, k = 128, a = dtype, b = dtype, d = tc.i32, a_swizzle = swizzle, b_swizzle = swizzle,
-                       low = dtype == tc.i8 and -8 or 0, high = 8, a_tmem = a_tmem }, 0, 0)
+              agrees({ m = m, n = n, k = 128, a = dtype, b = dtype, d = tc.i32, a_swizzle = swizzle,
+                       b_swizzle = swizzle, low = dtype == tc.i8 and -8 or 0, high = 8, a_tmem = a_tmem }, 0, 0)
             end)
           end)
         end)

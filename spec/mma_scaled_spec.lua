@@ -155,7 +155,8 @@ describe("A pipelined matmul", function()
     it(title, function()
       local a, a_scales, a_global = tc.quantize(tc.randn({ M, K }, tc.f32, { seed = 1 }), format)
       local b, b_scales, b_global = tc.quantize(tc.randn({ N, K }, tc.f32, { seed = 2 }), format)
-      local expected = tc.reference.matmul(tc.dequantize(a, a_scales), tc.dequantize(b, b_scales), { transpose_b = true })
+      local expected = tc.reference.matmul(tc.dequantize(a, a_scales), tc.dequantize(b, b_scales),
+        { transpose_b = true })
       o.a, o.scale = a.dtype, a_scales.dtype
       assert.equal(a_global == nil, b_global == nil)
       for _, slots in ipairs{ 0, 2, 3 } do

@@ -168,7 +168,8 @@ static void check_padded(struct kern *k, const struct ref *gmem, const struct re
 
 	if (columns % TC_PADDED_ROW || (a->swizzle && a->swizzle != 128))
 		tc_documented(&k->err, COPY_PADDED, tc_got(k, "the SMEM ref", smem));
-	if (all >= 0 && all % TC_PADDED_ROW)
+	if ((all >= 0 && all % TC_PADDED_ROW) ||
+	    tc_val_divisor(gmem->start[gmem->alloc->rank - 1]) % TC_PADDED_ROW)
 		tc_documented(&k->err, COPY_PADDED, tc_got(k, "the GMEM ref", gmem));
 }
 
