@@ -43,20 +43,21 @@ local RAGGED = 1.6         -- more time for L2 to read rows that are no multiple
 local FEW_STAGES = 0.05    -- loss for each stage fewer than four
 local BARRIER_BYTES = 1024 -- of SMEM set aside for barriers and alignment
 
---- Few rows: what counts is how fast the other operand streams in.  Fitted to the times of 700 kernels on an H200, for
--- 14 shapes with 16 to 128 rows in bf16 and e4m3; what it picks of them is 0.5 % slower than the best on average.
+--- Few rows: what counts is how fast the other operand streams in.  Fitted to the times of 1200 kernels on an H200, for
+-- 14 shapes with 16 to 128 rows in bf16 and e4m3; what it picks of them is 0.7 % slower than the best on average.
 local STREAM = {
-  start = 1.65,           -- microseconds of launch, barriers, first load, last store
-  ingest = 91,            -- bytes a clock into one SM
-  latency = 1.06,         -- microseconds from a load's issue to its data, of what a CTA has in flight
-  dram_latency = 0.6,     -- the same of what all CTAs have in flight, where DRAM is the limit
-  instruction = 0.57,     -- clocks of an MMA against machine.instruction: its clock is higher, and much overlaps
-  step = 115,             -- clocks of each k-block
-  piece = 0.74,           -- microseconds of the epilogue for 64 columns
-  wide = 0.78,            -- microseconds more where a tile has more than 64 rows
-  split = 1.6,            -- microseconds for each further CTA that a tile is split over,
-  split_words = 0.9,      -- and for each 4096 sums that it hands over
   few = 128,              -- rows of A up to which this holds
+  start = 1.76,           -- microseconds of launch, barriers, first load, last store
+  ingest = 92,            -- bytes a clock into one SM
+  latency = 0.87,         -- microseconds from a load's issue to its data, of what a CTA has in flight
+  dram_latency = 0.6,     -- the same of what all CTAs have in flight, where DRAM is the limit
+  instruction = 0.5,      -- clocks of an MMA against machine.instruction: its clock is higher, and much overlaps
+  step = 123,             -- clocks of each k-block
+  piece = 0.45,           -- microseconds of the epilogue for 64 columns
+  wide = 1.0,             -- microseconds more where a tile has more than 64 rows
+  unswapped = 0.25,       -- microseconds more where the rows of the tile do not run over N
+  split = 2.05,           -- microseconds for each further CTA that a tile is split over,
+  split_words = 0.3,      -- and for each 4096 sums that it hands over
 }
 
 model.PROMOTED = 128 -- most columns where a tile has two accumulators in registers
@@ -178,8 +179,10 @@ local function stream_cost(problem, config)
   local steps = cdiv(cdiv(problem.K, config.tile_k), config.split_k)
   local depth, both = steps * config.tile_k * size, config.tile_m + config.tile_n
   local stages = math.min(config.stages, steps) * stage_bytes(problem, config)
+  -- The stage that is being multiplied is not in flight.
+  local flight = math.max(0.5, math.min(config.stages, steps) - 1) * stage_bytes(problem, config)
 
-  local load = depth * both / math.min(STREAM.ingest * machine.clock, stages / STREAM.latency)
+  local load = depth * both / math.min(STREAM.ingest * machine.clock, flight / STREAM.latency)
   local instruction = STREAM.instruction * machine.instruction(config.tile_m, config.tile_n)
   local clocks = depth / 32 * instruction + steps * STREAM.step
   local compute = waves * math.max(load, clocks / machine.clock)
@@ -188,7 +191,8 @@ local function stream_cost(problem, config)
   local memory = bytes / math.min(machine.dram, ctas * stages * streamed / STREAM.dram_latency)
   local epilogue = waves * STREAM.piece * config.tile_n / 64 + (config.tile_m > 64 and STREAM.wide or 0)
   local split = (config.split_k - 1) * (STREAM.split + STREAM.split_words * config.tile_m * config.tile_n / 4096)
-  return STREAM.start + math.sqrt(compute * compute + memory * memory) + epilogue + split, {
+  local other = config.swap and 0 or STREAM.unswapped
+  return STREAM.start + math.sqrt(compute * compute + memory * memory) + epilogue + split + other, {
     compute = compute, memory = memory, tiles = tiles, waves = waves,
   }
 end
@@ -240,7 +244,8 @@ end
 -- number, one whose rectangles of tiles fill waves.
 local function group(problem, config)
   local tiles_m, tiles_n, _, workers = model.division(problem, config)
-  if tiles_m == 1 then return 1 end
+  -- Tiles beside each other read the same rows of a large operand; where B is that one, they come one after the other.
+  if tiles_m == 1 or config.swap and problem.M <= STREAM.few then return 1 end
   local usual = tiles_n * config.cluster_n < 16 and 4 or 8
   for rows = usual, usual * 3 // 2 do
     if tiles_m % rows == 0 and workers % rows == 0 then return rows end
