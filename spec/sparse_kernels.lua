@@ -48,6 +48,15 @@ local function transposed(rows)
   return list
 end
 
+-- Normal numbers that the type holds.
+local function normal(dtype)
+  local unit = 1 << 30
+  return function(random)
+    local radius = math.sqrt(-2 * math.log((random(unit) + 1) / unit))
+    return dtype:decode(dtype:encode(radius * math.cos(2 * math.pi * random(unit) / unit)))
+  end
+end
+
 local function numbers(dtype)
   if dtype == "u8" then return function(random) return random(9) + 200 end end
   if dtype == "i8" then return function(random) return random(201) - 100 end end
@@ -72,11 +81,13 @@ local function scaled(rows, o, random)
   return tc.interleave_scales(tc.from_table(scales, o.scale)), product
 end
 
+-- o.normal: normal numbers in place of small integers.
 -- { values, B, metadata, scales of A, of B, d = , expected = }: (M, K / 2), (N, K), (M / 128, entries / 64, 128, 64).
 function M.operands(o)
   local a_type, b_type = tc.dtype(o.a), tc.dtype(o.b or o.a)
-  local full = sparse_rows(rows_of(o), o.k, pattern_of(o), numbers(a_type.short))
-  local random, number, b = generator(7), numbers(b_type.short), {}
+  local draw = o.normal and normal or function(dtype) return numbers(dtype.short) end
+  local full = sparse_rows(rows_of(o), o.k, pattern_of(o), draw(a_type))
+  local random, number, b = generator(7), draw(b_type), {}
   for j = 1, o.n do
     b[j] = {}
     for k = 1, o.k do b[j][k] = number(random) end
