@@ -247,6 +247,7 @@ build = {
             "src/verify_barrier.c",
             "src/verify_collective.c",
             "src/verify_multicast.c",
+            "src/verify_schedule.c",
          },
       },
    },

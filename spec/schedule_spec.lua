@@ -193,6 +193,41 @@ describe("tc.try_cluster_cancel and tc.query_cluster_cancel", function()
       return function() tc.try_cluster_cancel(result, cluster) end,
         function() tc.try_cluster_cancel(result, barrier) end
     end, { cluster = { 2 }, cluster_names = { "c" } })
+  -- A loop of one role: `of` makes the barrier that says that an answer was read.
+  local function loop(of, condition)
+    return function()
+      local role = tc.role{ name = "only", warps = 1 }
+      local result, ready = tc.cluster_cancel_result(), tc.barrier{ name = "ready" }
+      local read = of()
+      tc.loop(function()
+        role(function()
+          local function request() tc.try_cluster_cancel(result, ready) end
+          if condition then tc.when(tc.axis_index "c":eq(0), request) else request() end
+          tc.barrier_wait(ready)
+        end)
+        local _, success = tc.query_cluster_cancel(result)
+        role(function()
+          tc.barrier_arrive(read)
+          tc.barrier_wait(read)
+        end)
+        tc.stop(success:lnot())
+      end)
+    end
+  end
+  local function own() return tc.barrier{ name = "read" } end
+  local function all() return tc.cluster_barrier{ name = "read", collective_axes = "c" } end
+  local pair = { grid = { 4 }, grid_names = { "x" }, cluster = { 2 }, cluster_names = { "c" } }
+  helper.build_refuses("a slot that is released within one CTA", "This request writes an answer in every CTA along "
+    .. "\"c\", but its role learns from its own CTA alone that the one before has been read.", pair, loop(own))
+  helper.builds("a slot that is released within the cluster", pair, loop(all))
+  helper.builds("a slot that is released in a cluster of one CTA", { grid = { 4 } }, loop(own))
+  helper.build_refuses("a request of one CTA of several", "Every CTA along \"c\" has to make this request, but whether "
+    .. "or how often it is made depends on the index along it.", pair, loop(all, true))
+  helper.build_refuses("a request that nobody waits for",
+    "Nothing ever waits on barrier \"ready\" (line 229), which completes with the answer to this request.", {},
+    function()
+      tc.try_cluster_cancel(tc.cluster_cancel_result(), tc.barrier{ name = "ready" })
+    end)
   helper.refuses("an unknown axis", "unknown grid axis 'z'; axes of the grid: x, y", function()
     local result = tc.cluster_cancel_result()
     return function() tc.query_cluster_cancel(result, { "z" }) end,

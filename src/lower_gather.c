@@ -1,6 +1,6 @@
 /*
  * Copies of rows that a vector names: four rows an instruction, a panel of the SMEM image wide
- * (docs/isa.md 8.2, gather4 and scatter4).  Prefetches of tiles into L2.
+ * (docs/isa.md 8.3, gather4 and scatter4).  Prefetches of tiles into L2.
  */
 #include "check_copy.h"
 #include "compile.h"

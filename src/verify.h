@@ -53,6 +53,8 @@ enum informant {
 	BY_THREADS
 };
 void tc_mark_informed(const struct sites *s, unsigned axes, enum informant by, bool *informed);
+/* verify_schedule.c */
+void tc_verify_schedule(const struct sites *s);
 /* verify_collective.c */
 void tc_verify_collective(const struct sites *s);
 

@@ -489,6 +489,7 @@ void tc_verify_barriers(struct kern *k)
 		check_barrier(&s, k->barriers.item[i]);
 	check_cycles(&s);
 	tc_verify_multicast(&s);
+	tc_verify_schedule(&s);
 	tc_verify_collective(&s);
 	for (int i = 0; i < k->allocs.count; i++) {
 		const struct alloc *a = k->allocs.item[i];
