@@ -149,7 +149,8 @@ static const char mma_doc[] =
 	"lies behind is zero, or of no interest. A multiple of 32 bytes; not with scales or sparse "
 	"`a`\n"
 	"- `a_scale`, `b_scale`: block scales in TMEM\n"
-	"- `a_sparse_metadata`: 2:4 sparse `a`\n"
+	"- `a_sparse_metadata`: (M, entries) of `uint2` in TMEM; `a` is (M, K / 2), what "
+	"`sparsify` keeps\n"
 	"- `collective_axis`: cluster axis of the 2 CTAs that share the MMA; the first issues it, "
 	"and the barrier arrives in both. `acc` and `a` have the rows of this CTA, `acc` the "
 	"columns of both, `b` half of them";
@@ -521,12 +522,14 @@ static const struct tc_function functions[] = {
 	 "Copies a tile from SMEM to TMEM, in order with later MMAs of the role."},
 	{"async_copy_scales_to_tmem", op_copy_scales,
 	 "async_copy_scales_to_tmem(src: Ref, dst: Ref, opts?: {collective_axis?: string})\n"
-	 "Copies block scales from SMEM to TMEM, in order with later MMAs of the role."},
+	 "Copies block scales from SMEM to TMEM, in order with later MMAs of the role. `dst` is "
+	 "(rows, blocks), `src` (rows / 128, blocks / 4, 32, 16) as `interleave_scales` makes it."},
 	{"async_copy_sparse_metadata_to_tmem", op_copy_metadata,
 	 "async_copy_sparse_metadata_to_tmem(src: Ref, dst: Ref, opts?: {collective_axis?: "
 	 "string})\n"
 	 "Copies the metadata of a sparse operand from SMEM to TMEM, in order with later MMAs of "
-	 "the role."},
+	 "the role. `dst` is (128, entries), `src` (1, entries / 64, 128, 64) as `sparsify` makes "
+	 "it, both of `uint2`."},
 	{"async_load_tmem", op_load_tmem, load_tmem_doc},
 	{"async_store_tmem", op_store_tmem, store_tmem_doc},
 	{"wait_load_tmem", op_wait_load_tmem,

@@ -165,7 +165,7 @@ function tc.arange(start, stop, step, dtype, opts) end
 ---@param message? string
 function tc.assert(cond, message) end
 
----Copies block scales from SMEM to TMEM, in order with later MMAs of the role.
+---Copies block scales from SMEM to TMEM, in order with later MMAs of the role. `dst` is (rows, blocks), `src` (rows / 128, blocks / 4, 32, 16) as `interleave_scales` makes it.
 ---@param src Ref
 ---@param dst Ref
 ---@param opts? {collective_axis?: string}
@@ -177,7 +177,7 @@ function tc.async_copy_scales_to_tmem(src, dst, opts) end
 ---@param opts? {collective_axis?: string}
 function tc.async_copy_smem_to_tmem(src, dst, opts) end
 
----Copies the metadata of a sparse operand from SMEM to TMEM, in order with later MMAs of the role.
+---Copies the metadata of a sparse operand from SMEM to TMEM, in order with later MMAs of the role. `dst` is (128, entries), `src` (1, entries / 64, 128, 64) as `sparsify` makes it, both of `uint2`.
 ---@param src Ref
 ---@param dst Ref
 ---@param opts? {collective_axis?: string}
@@ -635,7 +635,7 @@ function tc.min(a, b) end
 ---- `accumulate` (true): boolean or recorded predicate; false overwrites `acc`
 ---- `depth`: multiplies only so many elements of K, the first of both operands: what lies behind is zero, or of no interest. A multiple of 32 bytes; not with scales or sparse `a`
 ---- `a_scale`, `b_scale`: block scales in TMEM
----- `a_sparse_metadata`: 2:4 sparse `a`
+---- `a_sparse_metadata`: (M, entries) of `uint2` in TMEM; `a` is (M, K / 2), what `sparsify` keeps
 ---- `collective_axis`: cluster axis of the 2 CTAs that share the MMA; the first issues it, and the barrier arrives in both. `acc` and `a` have the rows of this CTA, `acc` the columns of both, `b` half of them
 ---@param acc Ref
 ---@param a Ref
