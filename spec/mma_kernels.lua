@@ -89,6 +89,62 @@ function M.tile(o)
   }
 end
 
+-- A matmul of three roles, whose ring of stages has the scales as well.  o: a (dtype), scale, block, tk,
+-- slots: of the scales in tensor memory, nil: one without an index.
+local TM, TN, STAGES = 128, 128, 2
+M.M, M.N, M.K = 128, 256, 1024
+
+function M.pipelined(o)
+  local m_all, n_all, k_all = M.M, M.N, M.K
+  local groups = o.tk // o.block // 4
+  return tc.kernel{
+    name = "pipelined", grid = { m_all // TM, n_all // TN }, grid_names = { "m", "n" },
+    args = { tc.gmem({ m_all, k_all }, o.a), tc.gmem({ n_all, k_all }, o.a),
+             tc.gmem({ m_all // 128, k_all // o.block // 4, 32, 16 }, o.scale),
+             tc.gmem({ n_all // 128, k_all // o.block // 4, 32, 16 }, o.scale), tc.gmem({ m_all, n_all }, tc.f32) },
+    body = function(a, b, a_scales, b_scales, out)
+      local m, n = tc.axis_index "m", tc.axis_index "n"
+      local a_smem, b_smem = tc.smem({ STAGES, TM, o.tk }, o.a), tc.smem({ STAGES, TN, o.tk }, o.a)
+      local a_plain = tc.smem({ STAGES, 1, groups, 32, 16 }, o.scale)
+      local b_plain = tc.smem({ STAGES, 1, groups, 32, 16 }, o.scale)
+      local acc = tc.tmem({ TM, TN }, tc.f32)
+      local shape = { o.slots or 1, 128, 4 * groups }
+      local a_scale = tc.tmem(shape, o.scale, { layout = "scales" })
+      local b_scale = tc.tmem(shape, o.scale, { layout = "scales" })
+      local loaded = tc.barrier{ num_arrivals = 4, num_barriers = STAGES }
+      local consumed = tc.barrier{ num_barriers = STAGES, orders_tensor_core = true }
+      local done = tc.barrier{ orders_tensor_core = true }
+      tc.role{ name = "load", warps = 1 }(function()
+        tc.range(k_all // o.tk, function(k)
+          local s = k % STAGES
+          tc.when(k:ge(STAGES), function() tc.barrier_wait(consumed[s]) end)
+          tc.copy_gmem_to_smem(a:tile({ m, k }, { TM, o.tk }), a_smem[s], loaded[s])
+          tc.copy_gmem_to_smem(b:tile({ n, k }, { TN, o.tk }), b_smem[s], loaded[s])
+          tc.copy_gmem_to_smem(a_scales:tile({ m, k, 0, 0 }, { 1, groups, 32, 16 }), a_plain[s], loaded[s])
+          tc.copy_gmem_to_smem(b_scales:tile({ n, k, 0, 0 }, { 1, groups, 32, 16 }), b_plain[s], loaded[s])
+        end)
+      end)
+      tc.role{ name = "mma", warps = 1 }(function()
+        tc.range(k_all // o.tk, function(k)
+          local s, slot = k % STAGES, o.slots and k % o.slots or 0
+          tc.barrier_wait(loaded[s])
+          tc.async_copy_scales_to_tmem(a_plain[s], a_scale[slot])
+          tc.async_copy_scales_to_tmem(b_plain[s], b_scale[slot])
+          tc.mma(acc, a_smem[s], b_smem[s]:T(), { barrier = consumed[s], accumulate = k:gt(0),
+                                                  a_scale = a_scale[slot], b_scale = b_scale[slot] })
+        end)
+        tc.commit_arrive(done)
+      end)
+      tc.role{ name = "store", warpgroups = 1 }(function()
+        tc.barrier_wait(done)
+        for c = 0, TN - 1, 64 do
+          out:tile({ m, n * (TN // 64) + c // 64 }, { TM, 64 }):store(tc.async_load_tmem(acc:at(tc.all, tc.ds(c, 64))))
+        end
+      end)
+    end,
+  }
+end
+
 -- Numbers that the type holds, whose products and sums f32 holds: those of unsigned types are above 127.
 function M.operand(shape, dtype, seed)
   if dtype == tc.u8 then return tc.randint(shape, dtype, { low = 120, high = 256, seed = seed }) end

@@ -98,72 +98,20 @@ describe("The instruction descriptor of a block-scaled MMA", function()
     { m = 128, n = 256, k = 256, a = tc.e2m1, b = tc.e2m1, scale = tc.e4m3, block = 16 })
 end)
 
--- A matmul of three roles, whose ring of stages has the scales as well.  o: a (dtype), scale, block, tk,
--- slots: of the scales in tensor memory, nil: one without an index.
-local M, N, K, TM, TN, STAGES = 128, 256, 1024, 128, 128, 2
-local function pipelined(o)
-  local groups = o.tk // o.block // 4
-  return tc.kernel{
-    name = "pipelined", grid = { M // TM, N // TN }, grid_names = { "m", "n" },
-    args = { tc.gmem({ M, K }, o.a), tc.gmem({ N, K }, o.a), tc.gmem({ M // 128, K // o.block // 4, 32, 16 }, o.scale),
-             tc.gmem({ N // 128, K // o.block // 4, 32, 16 }, o.scale), tc.gmem({ M, N }, tc.f32) },
-    body = function(a, b, a_scales, b_scales, out)
-      local m, n = tc.axis_index "m", tc.axis_index "n"
-      local a_smem, b_smem = tc.smem({ STAGES, TM, o.tk }, o.a), tc.smem({ STAGES, TN, o.tk }, o.a)
-      local a_plain = tc.smem({ STAGES, 1, groups, 32, 16 }, o.scale)
-      local b_plain = tc.smem({ STAGES, 1, groups, 32, 16 }, o.scale)
-      local acc = tc.tmem({ TM, TN }, tc.f32)
-      local shape = { o.slots or 1, 128, 4 * groups }
-      local a_scale = tc.tmem(shape, o.scale, { layout = "scales" })
-      local b_scale = tc.tmem(shape, o.scale, { layout = "scales" })
-      local loaded = tc.barrier{ num_arrivals = 4, num_barriers = STAGES }
-      local consumed = tc.barrier{ num_barriers = STAGES, orders_tensor_core = true }
-      local done = tc.barrier{ orders_tensor_core = true }
-      tc.role{ name = "load", warps = 1 }(function()
-        tc.range(K // o.tk, function(k)
-          local s = k % STAGES
-          tc.when(k:ge(STAGES), function() tc.barrier_wait(consumed[s]) end)
-          tc.copy_gmem_to_smem(a:tile({ m, k }, { TM, o.tk }), a_smem[s], loaded[s])
-          tc.copy_gmem_to_smem(b:tile({ n, k }, { TN, o.tk }), b_smem[s], loaded[s])
-          tc.copy_gmem_to_smem(a_scales:tile({ m, k, 0, 0 }, { 1, groups, 32, 16 }), a_plain[s], loaded[s])
-          tc.copy_gmem_to_smem(b_scales:tile({ n, k, 0, 0 }, { 1, groups, 32, 16 }), b_plain[s], loaded[s])
-        end)
-      end)
-      tc.role{ name = "mma", warps = 1 }(function()
-        tc.range(K // o.tk, function(k)
-          local s, slot = k % STAGES, o.slots and k % o.slots or 0
-          tc.barrier_wait(loaded[s])
-          tc.async_copy_scales_to_tmem(a_plain[s], a_scale[slot])
-          tc.async_copy_scales_to_tmem(b_plain[s], b_scale[slot])
-          tc.mma(acc, a_smem[s], b_smem[s]:T(), { barrier = consumed[s], accumulate = k:gt(0),
-                                                  a_scale = a_scale[slot], b_scale = b_scale[slot] })
-        end)
-        tc.commit_arrive(done)
-      end)
-      tc.role{ name = "store", warpgroups = 1 }(function()
-        tc.barrier_wait(done)
-        for c = 0, TN - 1, 64 do
-          out:tile({ m, n * (TN // 64) + c // 64 }, { TM, 64 }):store(tc.async_load_tmem(acc:at(tc.all, tc.ds(c, 64))))
-        end
-      end)
-    end,
-  }
-end
-
 describe("A pipelined matmul", function()
   local function agrees(title, format, o)
     it(title, function()
-      local a, a_scales, a_global = tc.quantize(tc.randn({ M, K }, tc.f32, { seed = 1 }), format)
-      local b, b_scales, b_global = tc.quantize(tc.randn({ N, K }, tc.f32, { seed = 2 }), format)
+      local a, a_scales, a_global = tc.quantize(tc.randn({ mma.M, mma.K }, tc.f32, { seed = 1 }), format)
+      local b, b_scales, b_global = tc.quantize(tc.randn({ mma.N, mma.K }, tc.f32, { seed = 2 }), format)
       local expected = tc.reference.matmul(tc.dequantize(a, a_scales), tc.dequantize(b, b_scales),
         { transpose_b = true })
       o.a, o.scale = a.dtype, a_scales.dtype
       assert.equal(a_global == nil, b_global == nil)
       for _, slots in ipairs{ 0, 2, 3 } do
         o.slots = slots > 0 and slots or nil
-        local kernel = pipelined(o)
+        local kernel = mma.pipelined(o)
         for _, mode in ipairs{ "fast", "check", "random" } do
-          local out = tc.zeros({ M, N }, tc.f32)
+          local out = tc.zeros({ mma.M, mma.N }, tc.f32)
           local report = kernel:emulate({ target = "sm_100a", mode = mode }, a, b, tc.interleave_scales(a_scales),
             tc.interleave_scales(b_scales), out)
           assert.same({}, report.hazards)

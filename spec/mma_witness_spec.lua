@@ -3,6 +3,7 @@
 -- The low word differs in one field that no K-major swizzled operand reads: the leading dimension's offset is 1
 -- here, as documents write it, and 0 there.
 local tc = require "tcmma"
+local kernels = require "compiler_kernels"
 local mma = require "mma_kernels"
 local json = require "dkjson"
 local process = require "process"
@@ -107,6 +108,30 @@ local function same_copies(title, witness, o)
     assert.equal(theirs.expect_tx[1].bytes, bytes)
   end)
 end
+
+-- Registers, spills and the roles' barriers of a pipelined matmul of the tile; the block's own barrier comes to them.
+local function no_larger(title, witness, kernel)
+  it("resources of " .. title, function()
+    local ours, why = kernel:info{ target = "sm_100a" }
+    local module = tc.ptx(read(witness), { target = "sm_100a" })
+    local theirs = module:kernel(module:kernels()[1].name):info()
+    if not ours or not theirs or not ours.registers or not theirs.registers then
+      return pending(why or "no assembler")
+    end
+    assert.is_true(ours.registers <= 1.1 * theirs.registers, ours.registers .. " registers")
+    assert.equal(0, ours.spill_stores + ours.spill_loads)
+    assert.is_true(ours.named_barriers <= theirs.barriers)
+  end)
+end
+
+describe("No larger than another compiler's:", function()
+  no_larger("bf16, 128 x 256 x 64", "triton_sm100_gemm_128x256x64_sub_w4",
+    kernels.matmul{ m = 256, n = 512, k = 384, dtype = tc.bf16, tm = 128, tn = 256, tk = 64, stages = 4 })
+  no_larger("e4m3, 128 x 128 x 128", "gluon_sm100_ws_fp8",
+    kernels.matmul{ m = 256, n = 256, k = 512, dtype = tc.e4m3, tm = 128, tn = 128, tk = 128, stages = 3 })
+  no_larger("mxfp8, 128 x 128 x 128", "triton_sm100_scaled_mxfp8",
+    mma.pipelined{ a = tc.e4m3, scale = tc.e8m0, block = 32, tk = 128 })
+end)
 
 describe("Constants of another compiler:", function()
   same_copies("bf16, 128 x 256 x 64, unpipelined", "gluon_sm100_blocked_bf16",
