@@ -41,10 +41,11 @@ local function gather(o)
       local tile = tc.smem({ 2, o.count, o.width }, o.dtype, o.swizzle and { swizzle = o.swizzle })
       local loaded = tc.barrier{}
       local named = rows
-      if o.staged then
+      if o.staged == "SMEM" then
         named = tc.smem({ o.count }, tc.uint32)
         named:store(rows:load())
-        tc.commit_smem()
+      elseif o.staged then
+        named = rows:load()
       end
       tc.copy_gmem_to_smem(a:at(named, tc.ds(o.from, o.width)), tile[1], loaded)
       tc.barrier_wait(loaded)
@@ -57,12 +58,12 @@ describe("a gather", function()
   for _, o in ipairs{
     { dtype = tc.float32, count = 16, width = 32, from = 0 },
     { dtype = tc.float16, count = 64, width = 128, from = 64 },
-    { dtype = tc.bfloat16, count = 128, width = 64, from = 0, swizzle = 64, staged = true },
+    { dtype = tc.bfloat16, count = 128, width = 64, from = 0, swizzle = 64, staged = "SMEM" },
     { dtype = tc.float32, count = 32, width = 16, from = 8, swizzle = 32 },
-    { dtype = tc.int32, count = 24, width = 40, from = 16, swizzle = "none", staged = true },
+    { dtype = tc.int32, count = 24, width = 40, from = 16, swizzle = "none", staged = "registers" },
   } do
     it(("of %d rows of %d %s, swizzle %s, numbers in %s"):format(o.count, o.width, o.dtype, o.swizzle or "chosen",
-      o.staged and "SMEM" or "GMEM"), function()
+      o.staged or "GMEM"), function()
       local a = kernels.integers({ ROWS, COLUMNS }, o.dtype, 3)
       local rows = numbers(o.count)
       local x, at = a:totable(), rows:totable()
@@ -78,21 +79,36 @@ describe("a gather", function()
     end)
   end
 
-  it("waits for its numbers to be stored", function()
-    local kernel = tc.kernel{
-      name = "early", args = { tc.gmem({ ROWS, 64 }, tc.float32), tc.gmem({ 128 }, tc.uint32), tc.gmem({ 128, 32 },
-        tc.float32) },
-      body = function(a, rows, out)
-        local tile, loaded, named = tc.smem({ 128, 32 }, tc.float32), tc.barrier{}, tc.smem({ 128 }, tc.uint32)
-        named:store(rows:load())
-        tc.copy_gmem_to_smem(a:at(named, tc.ds(0, 32)), tile, loaded)
-        tc.barrier_wait(loaded)
-        out:store(tile:load())
-      end,
-    }
-    local report = kernel:emulate({ target = "sm_100a", mode = "check" }, tc.ones({ ROWS, 64 }, tc.float32),
-      numbers(128), tc.zeros({ 128, 32 }, tc.float32))
-    assert.is_true(#report.hazards > 0)
+  it("of numbers that another role stores waits for them", function()
+    local function kernel(spoil)
+      return tc.kernel{
+        name = "early", args = { tc.gmem({ ROWS, 64 }, tc.float32), tc.gmem({ 128 }, tc.uint32),
+          tc.gmem({ 128, 32 }, tc.float32) },
+        body = function(a, rows, out)
+          local tile, loaded, named = tc.smem({ 128, 32 }, tc.float32), tc.barrier{}, tc.smem({ 128 }, tc.uint32)
+          local numbered, fetch = tc.barrier{}, tc.role{ name = "fetch", warps = 1 }
+          local group = tc.role{ name = "group", warpgroups = 1 }
+          group(function()
+            named:store(rows:load())
+            tc.barrier_arrive(numbered)
+          end)
+          fetch(function()
+            if not spoil then tc.barrier_wait(numbered) end
+            tc.copy_gmem_to_smem(a:at(named, tc.ds(0, 32)), tile, loaded)
+          end)
+          group(function()
+            tc.barrier_wait(loaded)
+            out:store(tile:load())
+          end)
+        end,
+      }
+    end
+    local function hazards(spoil)
+      return #kernel(spoil):emulate({ target = "sm_100a", mode = "check" }, tc.ones({ ROWS, 64 }, tc.float32),
+        numbers(128), tc.zeros({ 128, 32 }, tc.float32)).hazards
+    end
+    assert.are.equal(0, hazards(false))
+    assert.is_true(hazards(true) > 0)
   end)
 
   it("feeds an MMA", function()
@@ -141,7 +157,12 @@ describe("a scatter", function()
           local tile, loaded = tc.smem({ 32, o.width }, o.dtype, o.swizzle and { swizzle = o.swizzle }), tc.barrier{}
           tc.copy_gmem_to_smem(a, tile, loaded)
           tc.barrier_wait(loaded)
-          tc.copy_smem_to_gmem(tile, out:at(rows, tc.ds(64, o.width)))
+          -- By halves: the numbers of the second take the place of the first's.
+          local named = tc.smem({ 16 }, tc.uint32)
+          tc.range(2, function(half)
+            named:store(rows:at(tc.ds(half * 16, 16)):load())
+            tc.copy_smem_to_gmem(tile:at(tc.ds(half * 16, 16)), out:at(named, tc.ds(64, o.width)))
+          end)
           tc.wait_smem_to_gmem(0)
         end,
       }
@@ -246,7 +267,8 @@ describe("tc.async_prefetch", function()
 
   local setup = { args = { tc.gmem({ "M", 64 }, tc.float32), tc.gmem({ 512, 64 }, tc.float32) }, cluster = { 2 },
     cluster_names = { "c" } }
-  local got = "SMEM ref, float32 (8, 32), swizzle 128, allocated at line 251"
+  local got = ("SMEM ref, float32 (8, 32), swizzle 128, allocated at line %d")
+    :format(debug.getinfo(1, "l").currentline + 2)
   helper.refuses("a tile of SMEM", "ref must be a GMEM reference, got " .. got, function(a)
     local tile = tc.smem({ 8, 32 }, tc.float32)
     return function() tc.async_prefetch(tile) end, function() tc.async_prefetch(a:tile({ 0, 0 }, { 8, 32 })) end

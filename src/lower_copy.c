@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check_copy.h"
-#include "compile.h"
+#include "frag.h"
 
 /* Types of TMA: the first that only Blackwell has, and the one that no element type says alone. */
 enum {
@@ -317,6 +317,8 @@ void tc_lower_copy_gmem_to_smem(struct low *l, const struct op *op)
 	int64_t bytes;
 
 	tc_low_phases_before(l, o->barrier.barrier);
+	if (o->src->rows)
+		tc_frag_order(l, op);
 	tc_low_first_leader(l);
 	if (o->src->rows) {
 		tc_low_gather(l, o);
@@ -371,6 +373,7 @@ void tc_lower_copy_smem_to_gmem(struct low *l, const struct op *op)
 	struct boxes b;
 
 	if (o->dst->rows) {
+		tc_frag_order(l, op);
 		tc_low_first_leader(l);
 		tc_low_gather(l, o);
 		tc_low_leader(l);

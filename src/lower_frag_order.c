@@ -2,10 +2,10 @@
  * A role's loads see its earlier stores, and its stores come after its earlier
  * loads and stores, although other threads may have made them: a role barrier
  * stands between where the recording has none.  Only memory that a role loads and
- * stores through registers is concerned; for readers elsewhere the user writes
- * commit_smem() and barriers.  Two stores of one distribution to tiles of one
- * grid, which are the same tile or disjoint ones, need none: each thread stores
- * its own elements, or others than any thread before.
+ * stores through registers is concerned, row numbers of gathers among it; for readers elsewhere the
+ * user writes commit_smem() and barriers.  Two stores of one distribution to tiles of one grid,
+ * which are the same tile or disjoint ones, need none: each thread stores its own elements, or
+ * others than any thread before.
  */
 #include "frag.h"
 
@@ -26,7 +26,9 @@ static bool same_memory(const struct alloc *a, const struct alloc *b)
 
 static const struct ref *accessed(const struct op *op, int *access)
 {
-	*access = op->kind == OP_LOAD || op->kind == OP_LOAD_SCALAR ? ACCESS_LOAD : ACCESS_STORE;
+	bool stores = op->kind == OP_STORE || op->kind == OP_STORE_SCALAR;
+
+	*access = stores ? ACCESS_STORE : ACCESS_LOAD;
 	switch (op->kind) {
 	case OP_LOAD:
 		return op->u.load.ref;
@@ -36,6 +38,12 @@ static const struct ref *accessed(const struct op *op, int *access)
 		return op->u.load_scalar.ref;
 	case OP_STORE_SCALAR:
 		return op->u.store_scalar.ref;
+	case OP_COPY_GMEM_TO_SMEM:
+		return op->u.copy.src->rows;
+	case OP_COPY_SMEM_TO_GMEM:
+		return op->u.copy.dst->rows;
+	case OP_ASYNC_PREFETCH:
+		return op->u.prefetch.ref->rows;
 	default:
 		return NULL;
 	}

@@ -3,7 +3,7 @@
  * (docs/isa.md 8.3, gather4 and scatter4).  Prefetches of tiles into L2.
  */
 #include "check_copy.h"
-#include "compile.h"
+#include "frag.h"
 
 /* ---- row numbers ---------------------------------------------------------------------------- */
 
@@ -228,9 +228,11 @@ void tc_lower_async_prefetch(struct low *l, const struct op *op)
 	const struct prefetch_op *o = &op->u.prefetch;
 	int ctas = tc_cluster_size(l->c->kern, o->collective_axes);
 
-	tc_low_first_leader(l);
 	if (o->ref->rows && !l->c->target->tmem_columns)
 		return; /* a hint that this target has no instruction for */
+	if (o->ref->rows)
+		tc_frag_order(l, op);
+	tc_low_first_leader(l);
 	if (o->ref->rows)
 		prefetch_rows(l, o->ref);
 	else

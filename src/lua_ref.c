@@ -1,4 +1,5 @@
 /* Refs: views, plain loads and stores. */
+#include "check_copy.h"
 #include "lua_tc.h"
 
 #include <string.h>
@@ -50,9 +51,27 @@ struct view {
 	int count;
 	struct slice at[TC_MAX_RANK]; /* size 0: a single index */
 	const struct ref *rows;       /* in place of at[0], or NULL */
+	struct frag *numbers;         /* the same, not yet in SMEM */
 	int64_t shape[TC_MAX_RANK];   /* of a tile */
 	struct ref *result;
 };
+
+/* Row numbers in a fragment are read from SMEM. */
+static const struct ref *store_numbers(struct kern *k, const struct view *v,
+				       const struct index *index)
+{
+	const struct frag *f = v->numbers;
+	struct alloc draft = {.space = SP_SMEM, .dtype = f->dtype, .rank = f->rank, .name = "rows"};
+	struct op store = {.kind = OP_STORE};
+
+	for (int i = 0; i < f->rank; i++)
+		draft.shape[i].size = f->shape[i];
+	tc_check_gather(k, v->ref, tc_ref_whole(k, &draft), index, v->count);
+	store.u.store.ref = tc_ref_whole(k, tc_kern_alloc(k, &draft, false, false, false));
+	store.u.store.value = v->numbers;
+	tc_kern_record(k, &store);
+	return store.u.store.ref;
+}
 
 static void view_index(struct kern *k, void *arg)
 {
@@ -69,6 +88,8 @@ static void view_index(struct kern *k, void *arg)
 		index[i].size = s->all && inside ? v->ref->shape[i].size : s->size;
 		index[i].step = s->all || !s->size ? 1 : s->step;
 	}
+	if (v->numbers)
+		v->rows = store_numbers(k, v, index);
 	v->result = v->rows ? tc_ref_gather(k, v->ref, v->rows, index, v->count)
 			    : tc_ref_index(k, v->ref, index, v->count);
 }
@@ -97,7 +118,8 @@ static void refuse_index(struct kern *k, void *got)
 
 static void refuse_second_rows(struct kern *k, void *rows)
 {
-	tc_documented(&k->err, GATHER_DIMENSION, tc_got(k, "the indices", rows));
+	(void)rows;
+	tc_documented(&k->err, GATHER_DIMENSION, "");
 }
 
 static void read_index(lua_State *L, int arg, struct lua_value *v)
@@ -109,21 +131,23 @@ static void read_index(lua_State *L, int arg, struct lua_value *v)
 }
 
 static const char at_doc[] =
-	"at(...: integer|Scalar|Slice|Ref) -> Ref\n"
+	"at(...: integer|Scalar|Slice|Ref|Fragment) -> Ref\n"
 	"A view: one index per dimension, 0-based; an integer or recorded value drops the "
 	"dimension, `tc.ds(start, size)` and `tc.all` keep it. Missing indices are `tc.all`.\n\n"
 	"Nothing is moved. TMEM is sliced along columns only.\n\n"
-	"The first index into a 2-dimensional argument may be a vector of uint32 in SMEM or GMEM: "
-	"the view has the rows that it names, in its order. Such a view is copied by "
-	"`tc.copy_gmem_to_smem` (a gather) and `tc.copy_smem_to_gmem` (a scatter), on `sm_100a`. "
-	"The numbers are read by one thread of the role: `tc.commit_smem()` after a store of them.";
+	"The first index into a 2-dimensional argument may be a vector of uint32, a ref in SMEM or "
+	"GMEM or a fragment (which is stored to SMEM): the view has the rows that it names, in its "
+	"order. Such a view is copied by `tc.copy_gmem_to_smem` (a gather) and "
+	"`tc.copy_smem_to_gmem` (a scatter), on `sm_100a`. One thread reads the numbers, after the "
+	"role's own stores of them.";
 
 /* A vector of row numbers where an index may stand. */
 static void read_rows(lua_State *L, int arg, struct view *v)
 {
 	v->rows = tc_test_recorded(L, arg, TC_REF);
-	if (v->rows && arg > 2)
-		tc_record_call(L, refuse_second_rows, (void *)v->rows);
+	v->numbers = tc_test_recorded(L, arg, TC_FRAGMENT);
+	if (arg > 2)
+		tc_record_call(L, refuse_second_rows, NULL);
 }
 
 static int ref_at(lua_State *L)
@@ -136,7 +160,7 @@ static int ref_at(lua_State *L)
 	for (int i = 0; i < v.count; i++) {
 		struct slice *s = tc_test_object(L, i + 2, TC_SLICE);
 
-		if (tc_test_object(L, i + 2, TC_REF)) {
+		if (tc_test_object(L, i + 2, TC_REF) || tc_test_object(L, i + 2, TC_FRAGMENT)) {
 			read_rows(L, i + 2, &v);
 			continue;
 		}
