@@ -17,25 +17,26 @@ local head = [[
  mov.b64 %%rd0, map; cvta.param.u64 %%rd0, %%rd0;
 ]]
 
--- One copy of `bytes`; the shared memory it fills goes to `array`.
+-- One copy of `bytes`, tiled where it has no offsets; the shared memory it fills goes to `array`.
 local function load_text(o)
   local names, offsets, lines = {}, {}, {}
   for i, value in ipairs(o.at) do
     names[i] = "%r" .. 4 + i
     lines[#lines + 1] = (" mov.b32 %s, %d;"):format(names[i], value)
   end
-  for i, value in ipairs(o.offsets) do
+  for i, value in ipairs(o.offsets or {}) do
     offsets[i] = "%h" .. i - 1
     lines[#lines + 1] = (" mov.b16 %s, %d;"):format(offsets[i], value)
   end
+  local last = o.offsets and ", {" .. table.concat(offsets, ",") .. "}" or ""
   return head:format(o.target or "sm_90a") .. table.concat(lines, "\n") .. ([[
 
  @!%%p0 bra copied;
  mbarrier.init.shared::cta.b64 [%%r2], 1;
  fence.mbarrier_init.release.cluster;
  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r2], %d;
- cp.async.bulk.prefetch.tensor.%dd.L2.global.%s [%%rd0, {%s}], {%s};
- cp.async.bulk.tensor.%dd.shared::cluster.global.%s.mbarrier::complete_tx::bytes [%%r1], [%%rd0, {%s}], [%%r2], {%s};
+ cp.async.bulk.prefetch.tensor.%dd.L2.global.%s [%%rd0, {%s}]%s;
+ cp.async.bulk.tensor.%dd.shared::cluster.global.%s.mbarrier::complete_tx::bytes [%%r1], [%%rd0, {%s}], [%%r2]%s;
 wait:
  mbarrier.try_wait.parity.shared::cta.b64 %%p1, [%%r2], 0;
  @!%%p1 bra wait;
@@ -53,8 +54,8 @@ dump:
  bra dump;
 end:
  ret;
-}]]):format(o.bytes, #o.at, o.mode, table.concat(names, ","), table.concat(offsets, ","), #o.at, o.mode,
-    table.concat(names, ","), table.concat(offsets, ","), o.bytes // 4)
+}]]):format(o.bytes, #o.at, o.mode, table.concat(names, ","), last, #o.at, o.mode,
+    table.concat(names, ","), last, o.bytes // 4)
 end
 
 -- 0, 1, 2 ... words from `array` to shared memory and from there to the map.
@@ -253,10 +254,62 @@ describe("a copy of pixels", function()
   end)
 end)
 
+-- {W, slices of channels, N} or {W, H, slices, N}: a pixel is a slice of 16 or 32 bytes, a box has one slice.
+local function check_interleaved(device)
+  for _, o in ipairs {
+    { il = "16B", dims = { 16, 7, 5 }, strides = { 400, 4000 }, box = { 8, 4, 3 }, step = { 1, 1, 1 }, at = { 1, 2,
+      1 } },
+    { il = "16B", dims = { 16, 7, 5 }, strides = { 400, 4000 }, box = { 8, 4, 3 }, step = { 3, 2, 1 }, at = { -2, 6,
+      3 } },
+    { il = "16B", dims = { 9, 7, 5, 3 }, strides = { 144, 4000, 32000 }, box = { 8, 4, 3, 2 }, step = { 2, 3, 1, 1 },
+      at = { 4, 2, 1, 1 } },
+    { il = "32B", dims = { 16, 7, 5 }, strides = { 608, 4800 }, box = { 8, 3, 2 }, step = { 1, 1, 2 }, at = { 5, 1,
+      0 } },
+  } do
+    local words, rank = o.il == "16B" and 4 or 8, #o.dims
+    local array = ramp({ 32768 }, device)
+    local map = tc.tensormap(array, { dims = o.dims, strides = o.strides, box = o.box, element_strides = o.step,
+      interleave = o.il, swizzle = o.il == "32B" and "32B" or "none" })
+    local want, counts = {}, { 1, 1, 1, 1 }
+    for d = 1, rank do counts[d] = d == rank - 1 and 1 or (o.box[d] + o.step[d] - 1) // o.step[d] end
+    for i4 = 0, counts[4] - 1 do
+      for i3 = 0, counts[3] - 1 do
+        for i2 = 0, counts[2] - 1 do
+          for i1 = 0, counts[1] - 1 do
+            local place, inside = 0, true
+            for d, i in ipairs { i1, i2, i3, i4 } do
+              if d <= rank then
+                local c = o.at[d] + i * o.step[d]
+                inside = inside and c >= 0 and c < o.dims[d]
+                place = place + c * (d == 1 and words or o.strides[d - 1] // 4)
+              end
+            end
+            for word = 0, words - 1 do want[#want + 1] = inside and place + word + 1 or 0 end
+          end
+        end
+      end
+    end
+    local out = tc.zeros({ #want }, tc.i32, device and { device = device })
+    run(load_text { bytes = 4 * #want, at = o.at, mode = "tile" }, map, out)
+    local got = out:totable()
+    for i, value in ipairs(want) do
+      local at = 4 * (i - 1)
+      if o.il == "32B" then at = at ~ (at >> 7 & 1) << 4 end
+      assert.equal(value, got[at // 4 + 1])
+    end
+  end
+end
+
+describe("a copy of an interleaved layout", function()
+  it("takes one slice of the channels of each pixel", function() check_interleaved() end)
+end)
+
 describe("a copy of pixels on a GPU #gpu", function()
   local device = tc.device(DEVICE)
   for name, case in pairs(cases) do
     (device and it or pending)("loads: " .. name, function() check_load(case, device) end)
   end
+  ;(device and it or pending)("takes slices of interleaved layouts",
+    function() check_interleaved(device) end)
   ;(device and it or pending)("stores and reduces from pixel to pixel", function() check_store(device) end)
 end)

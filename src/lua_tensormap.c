@@ -208,6 +208,14 @@ static void read_im2col(lua_State *L, struct tensormap *m)
 	lua_pop(L, 1);
 }
 
+/* Of dimension 0, which in an interleaved layout counts slices of 16 or 32 bytes. */
+static uint64_t row_bytes(const struct tensormap *m)
+{
+	if (m->interleave)
+		return m->dims[0] * (uint64_t)m->interleave * 16;
+	return m->dims[0] * (uint64_t)bits_of(m->type) / 8;
+}
+
 static void read_dims(lua_State *L, struct tensormap *m, const struct array *a)
 {
 	uint64_t strides[5], steps[5], box[5];
@@ -224,7 +232,7 @@ static void read_dims(lua_State *L, struct tensormap *m, const struct array *a)
 	n = list_option(L, "strides", strides, 5, LUA_MAXINTEGER);
 	if (n)
 		need(L, "strides", n, m->rank - 1);
-	uint64_t bytes = m->dims[0] * (uint64_t)bits_of(m->type) / 8;
+	uint64_t bytes = row_bytes(m);
 	for (int i = 0; i + 1 < m->rank; i++) {
 		m->strides[i] = n ? strides[i] : bytes;
 		if (!n && __builtin_mul_overflow(bytes, m->dims[i + 1], &bytes))
@@ -252,7 +260,7 @@ static void read_dims(lua_State *L, struct tensormap *m, const struct array *a)
 /* The last byte that the map describes must lie in the array. */
 static void check_extent(lua_State *L, const struct tensormap *m, const struct array *a)
 {
-	uint64_t last = m->dims[0] * (uint64_t)bits_of(m->type) / 8;
+	uint64_t last = row_bytes(m);
 	bool overflow = m->dims[0] > UINT64_C(1) << 40;
 
 	for (int i = 0; i + 1 < m->rank && !overflow; i++) {
@@ -296,8 +304,8 @@ static int tensormap(lua_State *L)
 	lua_setiuservalue(L, -2, 1);
 	t->map.address = a->address;
 	t->map.type = word_option(L, "dtype", types, tc_dtypes[a->dtype].tma);
-	read_dims(L, &t->map, a);
 	t->map.interleave = word_option(L, "interleave", interleaves, 0);
+	read_dims(L, &t->map, a);
 	t->map.swizzle = word_option(L, "swizzle", swizzles, 0);
 	t->map.l2_promotion = word_option(L, "l2", promotions, 0);
 	t->map.oob_fill = word_option(L, "oob", fills, 0);
@@ -351,7 +359,9 @@ static const struct tc_function functions[] = {
 	 "- `element_strides`: 1 to 8, default 1.\n"
 	 "- `swizzle`: `\"none\"`, `\"32B\"`, `\"64B\"`, `\"128B\"`, `\"128B_atom_32B\"`, "
 	 "`\"128B_atom_32B_flip_8B\"`, `\"128B_atom_64B\"`.\n"
-	 "- `interleave`: `\"none\"`, `\"16B\"`, `\"32B\"`; `l2`: `\"none\"`, `\"64B\"`, "
+	 "- `interleave`: `\"none\"`, or `\"16B\"` or `\"32B\"` a pixel: dimension 0 is the width "
+	 "then, "
+	 "and the last but one counts slices of channels; `l2`: `\"none\"`, `\"64B\"`, "
 	 "`\"128B\"`, "
 	 "`\"256B\"`; `oob`: `\"zeros\"`, `\"nan\"`.\n"
 	 "- `im2col`, in place of `box`: a table with `lower` and `upper`, the corners of the box "

@@ -857,7 +857,7 @@ function tc.tanh(x) end
 ---- `strides`: bytes, one fewer than `dims`; default: dense.
 ---- `element_strides`: 1 to 8, default 1.
 ---- `swizzle`: `"none"`, `"32B"`, `"64B"`, `"128B"`, `"128B_atom_32B"`, `"128B_atom_32B_flip_8B"`, `"128B_atom_64B"`.
----- `interleave`: `"none"`, `"16B"`, `"32B"`; `l2`: `"none"`, `"64B"`, `"128B"`, `"256B"`; `oob`: `"zeros"`, `"nan"`.
+---- `interleave`: `"none"`, or `"16B"` or `"32B"` a pixel: dimension 0 is the width then, and the last but one counts slices of channels; `l2`: `"none"`, `"64B"`, `"128B"`, `"256B"`; `oob`: `"zeros"`, `"nan"`.
 ---- `im2col`, in place of `box`: a table with `lower` and `upper`, the corners of the box of pixels along width, height and depth, `channels` and `pixels` of a copy, and `mode`: `"all"` (default), or `"w"` or `"w128"` along the width alone.
 ---- `dtype`: the map's element type, such as `"tf32"` or `"16u4_align16b"`; default: the array's.
 ---@param array tcmma.array
@@ -1402,8 +1402,8 @@ function class_ref:T() end
 ---
 ---Nothing is moved. TMEM is sliced along columns only.
 ---
----The first index into a 2-dimensional argument may be a vector of uint32, a ref in SMEM or GMEM or a fragment (which is stored to SMEM): the view has the rows that it names, in its order. Such a view is copied by `tc.copy_gmem_to_smem` (a gather) and `tc.copy_smem_to_gmem` (a scatter), on `sm_100a`. One thread reads the numbers, after the role's own stores of them.
----@param ... integer|Scalar|Slice|Ref|Fragment
+---The first index into a 2-dimensional argument may be a vector of uint32 in SMEM or GMEM: the view has the rows that it names, in its order. Such a view is copied by `tc.copy_gmem_to_smem` (a gather) and `tc.copy_smem_to_gmem` (a scatter), on `sm_100a`. The numbers are read by one thread of the role: `tc.commit_smem()` after a store of them.
+---@param ... integer|Scalar|Slice|Ref
 ---@return Ref
 function class_ref:at(...) end
 

@@ -131,7 +131,7 @@ static uint16_t one(const struct half_form *form, const uint16_t in[3])
 			return 0x7fff;
 		return form->operation == NEG ? (uint16_t)(in[0] ^ 0x8000) : in[0] & 0x7fff;
 	}
-	if (form->outside && (out_of_bounds(in[0]) || out_of_bounds(in[1]) || out_of_bounds(in[2])))
+	if (form->outside && (out_of_bounds(in[0]) || out_of_bounds(in[1])))
 		return 0;
 	for (int i = 0; i < 3; i++)
 		operand[i] = widen(form, in[i]);

@@ -5,10 +5,25 @@
 
 #include <string.h>
 
-/* The step of a box along dimension i; dimension 0 has one in interleaved layouts only. */
+/*
+ * In an interleaved layout dimension 0 is the width, the last but one counts slices of 16 or 32
+ * bytes of channels, and memory holds a slice a pixel.  A box has one slice.
+ */
+static uint32_t unit_bits(const struct emu_tensormap *map)
+{
+	return map->interleave ? 128u * (uint32_t)map->interleave
+			       : (uint32_t)emu_tensormap_element_bits(map->type);
+}
+
+/* The step of a box along dimension i. */
 static uint32_t step(const struct emu_tensormap *map, int i)
 {
 	return i == 0 && !map->interleave ? 1 : map->element_strides[i];
+}
+
+static bool is_slice(const struct emu_tensormap *map, int i)
+{
+	return map->interleave && i == map->rank - 2;
 }
 
 static bool padded(const struct emu_tensormap *map)
@@ -18,9 +33,8 @@ static bool padded(const struct emu_tensormap *map)
 
 static void shape_rows(const struct emu_tensormap *map, struct emu_box *box)
 {
-	uint32_t bits = (uint32_t)emu_tensormap_element_bits(map->type);
-
-	box->row_global = box->count[0] * bits / 8;
+	box->unit_bits = unit_bits(map);
+	box->row_global = box->count[0] * box->unit_bits / 8;
 	box->row_shared = padded(map) ? box->count[0] : box->row_global;
 	box->footprint = box->rows * box->row_shared;
 	box->transaction = box->rows * box->row_global;
@@ -30,7 +44,9 @@ void emu_box_shape(const struct emu_tensormap *map, struct emu_box *box)
 {
 	box->rows = 1;
 	for (int i = 0; i < EMU_MAX_RANK; i++) {
-		box->count[i] = i < map->rank ? (map->box[i] + step(map, i) - 1) / step(map, i) : 1;
+		box->count[i] = i < map->rank && !is_slice(map, i)
+					? (map->box[i] + step(map, i) - 1) / step(map, i)
+					: 1;
 		if (i > 0)
 			box->rows *= box->count[i];
 	}
@@ -54,7 +70,7 @@ static void clip(int64_t c, uint32_t count, uint32_t stride, uint64_t dim, uint3
 
 static uint64_t element_address(const struct emu_tensormap *map, uint64_t row, int64_t column)
 {
-	return row + (uint64_t)(column * emu_tensormap_element_bits(map->type) / 8);
+	return row + (uint64_t)(column * (int64_t)unit_bits(map) / 8);
 }
 
 bool emu_box_walk(const struct emu_tensormap *map, const int32_t *coordinates,
@@ -264,15 +280,13 @@ void emu_box_convert(int type, uint8_t *bytes, uint32_t size)
 
 void emu_box_fill(const struct emu_tensormap *map, uint8_t *bytes, uint32_t size)
 {
-	uint32_t width = (uint32_t)emu_tensormap_element_bits(map->type) / 8;
-
 	if (!map->oob_fill) {
 		memset(bytes, 0, size);
 		return;
 	}
-	memset(bytes, 0xff, size);
-	for (uint32_t i = width - 1; i < size; i += width)
-		bytes[i] = 0x7f;
+	/* A NaN of every type, that fma.oob knows. */
+	for (uint32_t i = 0; i < size; i += 2)
+		memcpy(bytes + i, (const uint8_t[]){0xf7, 0x7f}, 2);
 }
 
 uint32_t emu_box_swizzle(int swizzle, uint32_t address)

@@ -24,6 +24,7 @@ const char *emu_tensormap_type_name(int type);
 /* ---- boxes (8.2) ------------------------------------------------------------ */
 
 struct emu_box {
+	uint32_t unit_bits; /* of what dimension 0 counts: elements, or slices of channels */
 	uint32_t count[EMU_MAX_RANK];    /* elements taken along each dimension */
 	uint32_t row_global, row_shared; /* bytes of an innermost row */
 	uint32_t rows;

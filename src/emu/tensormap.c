@@ -104,6 +104,9 @@ static bool check_global(const struct emu_tensormap *map, struct emu_error *erro
 
 	if (map->rank < 1 || map->rank > EMU_MAX_RANK)
 		return fail(error, "rank %d; it is 1..5", map->rank);
+	if (map->interleave && padded(map->type))
+		return fail(error, "%s is supported without interleaved layouts only",
+			    types[map->type].name);
 	if (map->interleave && map->rank < 3)
 		return fail(error, "rank %d with an interleaved layout, which needs 3..5",
 			    map->rank);
@@ -149,22 +152,19 @@ static bool check_box(const struct emu_tensormap *map, struct emu_error *error)
 			return fail(error, "element stride %d is %u; 1..8 are possible", i,
 				    map->element_strides[i]);
 	}
-	if (map->interleave && map->element_strides[0] != 1 && types[map->type].bits < 8)
-		return fail(error, "element stride 0 is %u; for %s it must be 1",
-			    map->element_strides[0], types[map->type].name);
 	if (padded(map->type)) {
 		if (map->box[0] != 128)
 			return fail(error, "%s needs a box of 128 elements in dimension 0, not %u",
 				    types[map->type].name, map->box[0]);
 		return true;
 	}
-	if (map->interleave)
-		return true;
 	if (bits % 128)
 		return fail(error,
 			    "a box row of %u elements of %s is %u.%s bytes; it must be a "
 			    "multiple of 16",
 			    map->box[0], types[map->type].name, bits / 8, bits % 8 ? "5" : "0");
+	if (map->interleave)
+		return true;
 	if (map->swizzle && bits / 8 > swizzle_span[map->swizzle])
 		return fail(error,
 			    "a box row of %u elements of %s is %u bytes; swizzle %s allows %u",
@@ -328,6 +328,8 @@ bool emu_tensormap_unpack(const uint8_t in[128], struct emu_tensormap *map, stru
 bool emu_tensormap_encode(const struct emu_tensormap *map, uint8_t out[128],
 			  struct emu_error *error)
 {
+	if (map->swizzle == EMU_TM_SWIZZLE_96) /* tensormap.replace alone can set it */
+		return fail(error, "swizzle %d; the modes are 0..6", map->swizzle);
 	if (!emu_tensormap_check(map, error))
 		return false;
 	emu_tensormap_pack(map, out);

@@ -19,7 +19,7 @@ struct tma_op {
 };
 
 enum {
-	max_row = 256 * 8,
+	max_row = 256 * 32, /* slices of channels */
 	max_targets = EMU_MAX_CLUSTER
 };
 
@@ -82,7 +82,7 @@ static bool swizzled(struct transfer *t, struct emu_cta *cta, uint32_t offset, u
 
 static uint32_t bytes_of(const struct tma_op *op, uint32_t elements)
 {
-	return elements * (uint32_t)emu_tensormap_element_bits(op->map.type) / 8;
+	return elements * op->box.unit_bits / 8;
 }
 
 /* Bytes from the first element of a row to behind its last. */
