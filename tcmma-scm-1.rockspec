@@ -133,6 +133,7 @@ build = {
             "src/emu/split.c",
             "src/emu/strong.c",
             "src/emu/symbol.c",
+            "src/emu/taint.c",
             "src/emu/tcgen05_copy.c",
             "src/emu/tcgen05_mma.c",
             "src/emu/tensormap.c",

@@ -79,7 +79,7 @@ local catalogue = {
   { "the release has no fence", function(t) return drop(t, "fence::before_thread_sync", { behind = "barrier_arrive" }) end,
     { "tcgen05-fence-before" } },
   { "the epilogue does not wait for the MMA", function(t) return drop_wait(t, DONE, { behind = STORE }) end,
-    { "undefined-tmem-load", "tmem-race", "mma-not-awaited", "tcgen05-fence-before" } },
+    { "undefined-tmem-load", "undefined-value", "tmem-race", "mma-not-awaited", "tcgen05-fence-before" } },
   { "the CTAs do not meet before they free and end", function(t)
       return drop(drop(t, "barrier.cluster.arrive", { nth = 2 }), "barrier.cluster.wait", { nth = 2 })
     end, { "tcgen05-fence-before", "exited-cta" } },

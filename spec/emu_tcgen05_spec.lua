@@ -180,8 +180,10 @@ describe("the accumulator of tcgen05.mma", function()
     it(title, function()
       local image = (options.group == 2 and pair_images or single_image)(m, n)
       local report, out = run(options, image, descriptor(A_AT), descriptor(B_AT), idesc(m, n))
-      -- All columns are read, to see which of them are written.
-      for _, hazard in ipairs(report.hazards) do assert.equal("lint", hazard.severity, hazard.message) end
+      -- All columns are read and stored, to see which of them are written.
+      for _, hazard in ipairs(report.hazards) do
+        assert.is_true(hazard.severity == "lint" or hazard.rule == "undefined-value", hazard.message)
+      end
       check_places(out, m, n, place)
       assert.equal(2 * m * n * 16, report.counters.mma_flops)
     end)

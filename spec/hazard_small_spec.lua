@@ -159,6 +159,85 @@ read:
  @%p3 bra read;
  ld.global.b32 %r6, [%rd1+64];
 end:]] },
+    { "a register that some lanes alone have written, stored", { "undefined-value" }, [[
+ @%p0 mov.b32 %r7, 5;
+ st.global.b32 [%rd4], %r7;]] },
+    { "the same by those lanes alone", {}, [[
+ @%p0 mov.b32 %r7, 5;
+ @%p0 st.global.b32 [%rd4], %r7;]] },
+    { "the same behind arithmetic", { "undefined-value" }, [[
+ @%p0 mov.b32 %r7, 5;
+ mad.lo.u32 %r8, %r7, 3, %r0;
+ shl.b32 %r8, %r8, 2;
+ st.shared.b32 [%r3], %r8;]] },
+    { "the same as an address", { "undefined-value", "misaligned" }, [[
+ @%p0 mov.b32 %r7, 0;
+ add.u32 %r8, %r3, %r7;
+ st.shared.b32 [%r8], %r0;]] },
+    { "the same as a branch's predicate", { "undefined-value" }, [[
+ @%p0 mov.b32 %r7, 0;
+ setp.eq.u32 %p4, %r7, 7;
+ @%p4 bra end;
+ st.shared.b32 [%r3], %r0;
+end:]] },
+    { "where only the defined one of two is chosen", {}, [[
+ @%p0 mov.b32 %r7, 5;
+ selp.b32 %r8, %r7, %r0, %p0;
+ st.global.b32 [%rd4], %r8;]] },
+    { "where it cancels", {}, [[
+ xor.b32 %r7, %r7, %r7;
+ st.global.b32 [%rd4], %r7;]] },
+    { "where it fills the half that nobody looks at", {}, [[
+ .reg .b16 %h<4>;
+ cvt.u16.u32 %h0, %r0;
+ @%p0 mov.b16 %h1, %h0;
+ mov.b32 %r7, {%h0, %h1};
+ st.global.b32 [%rd4], %r7;]] },
+    { "a sum that begins nowhere", { "undefined-value" }, [[
+ .reg .f32 %f<4>;
+ mov.f32 %f1, 0f3f800000;
+ mov.b32 %r7, 0;
+loop:
+ fma.rn.f32 %f0, %f1, %f1, %f0;
+ add.u32 %r7, %r7, 1;
+ setp.lt.u32 %p4, %r7, 4;
+ @%p4 bra loop;
+ st.global.f32 [%rd4], %f0;]] },
+    { "a register that nothing writes", { "undefined-register", "undefined-value" }, " st.global.b32 [%rd4], %r7;" },
+    { "D96 a branch by the clock", { "nondeterministic-branch" }, [[
+ mov.u32 %r7, %clock;
+ and.b32 %r7, %r7, 1;
+ setp.eq.u32 %p4, %r7, 1;
+ @%p4 bra end;
+ st.global.b32 [%rd4], %r0;
+end:]] },
+    { "D96 a branch by the multiprocessor", { "nondeterministic-branch" }, [[
+ mov.u32 %r7, %smid;
+ setp.gt.u32 %p4, %r7, 3;
+ @%p4 bra end;
+ st.global.b32 [%rd4], %r0;
+end:]] },
+    { "a clock that is stored", {}, " mov.u32 %r7, %clock;\n st.global.b32 [%rd4], %r7;" },
+    { "rows behind the end, left out", {}, [[
+ mad.lo.u32 %r7, %r5, 64, %r0;
+ setp.lt.u32 %p4, %r7, 1024;
+ mul.wide.u32 %rd5, %r7, 4;
+ add.u64 %rd5, %rd1, %rd5;
+ @%p4 st.global.b32 [%rd5], %r7;]], { grid = 17 } },
+    { "D77 rows behind the end", { "out-of-bounds" }, [[
+ mad.lo.u32 %r7, %r5, 64, %r0;
+ mul.wide.u32 %rd5, %r7, 4;
+ add.u64 %rd5, %rd1, %rd5;
+ st.global.b32 [%rd5], %r7;]], { grid = 17 } },
+    { "registers that a warpgroup takes from the others", {}, [[
+ setp.ge.u32 %p4, %r0, 128;
+ @%p4 bra less;
+ setmaxnreg.inc.sync.aligned.u32 240;
+ bra end;
+less:
+ setmaxnreg.dec.sync.aligned.u32 40;
+end:]], { block = 384 } },
+    { "D88 more registers than there are", { "deadlock" }, " setmaxnreg.inc.sync.aligned.u32 240;", { block = 384 } },
     { "all threads store the same value", {}, " st.shared.b32 [%r1], 5;" },
     { "threads store different values in one place", { "shared-race" }, " st.shared.b32 [%r1], %r0;" },
   }

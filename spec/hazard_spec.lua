@@ -154,7 +154,7 @@ local catalogue = {
     function(t) return drop(t, "wgmma.commit_group") end, { "wgmma-not-awaited", "wgmma-register" } },
   { "C46", "the epilogue does not wait for the MMA", BLACKWELL,
     function(t) return drop_wait(t, ACCUMULATED, { behind = EPILOGUE }) end,
-    { "undefined-tmem-load", "tmem-race", "mma-not-awaited", "tcgen05-fence-before" } },
+    { "undefined-tmem-load", "tmem-race", "undefined-value", "mma-not-awaited", "tcgen05-fence-before" } },
   { "C47", "no fence behind the wait for the accumulator", BLACKWELL,
     function(t) return drop(t, "fence::after", { behind = EPILOGUE }) end, { "tcgen05-fence-after" } },
   { "C48", "no fence before the accumulator is handed back", BLACKWELL,

@@ -264,10 +264,10 @@ describe("an accumulator that nothing has written", function()
     end
   end)
 
-  both("is a lint where it is loaded", function(target)
+  both("is a lint where it is loaded, an error where it is stored", function(target)
     for _, mode in ipairs { "check", "random" } do
-      assert.same({ target == "sm_90a" and "lint undefined-register" or "lint undefined-tmem-load" },
-        rules(target, mode, false, true))
+      assert.same({ target == "sm_90a" and "lint undefined-register" or "lint undefined-tmem-load",
+        "error undefined-value" }, rules(target, mode, false, true))
     end
   end)
 

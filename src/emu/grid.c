@@ -177,7 +177,7 @@ static struct emu_warp *new_warp(struct emu_cta *cta, int index)
 	warp->attention = EMU_I_ALIGNED | EMU_I_POLL;
 	if (cta->grid->mode != EMU_FAST)
 		warp->attention |=
-			cta->grid->launch->trace ? EMU_I_UNDEFINED | EMU_I_ALL : EMU_I_UNDEFINED;
+			EMU_I_UNDEFINED | EMU_I_TAINT | (cta->grid->launch->trace ? EMU_I_ALL : 0);
 	warp->random = cta->grid->launch->seed ^ (cta->cluster->index << 20) ^
 		       ((uint64_t)cta->rank << 8) ^ (uint64_t)index ^ 0x51ed270b7a649c21ull;
 	frame = emu_special_fill(warp) ? emu_frame_new(warp, cta->grid->kernel, NULL, 0) : NULL;

@@ -73,6 +73,7 @@ struct emu_moment {
 /* ---- a warp's place in the order ------------------------------------------------- */
 
 struct emu_pending;
+struct emu_taint;
 
 struct emu_order {
 	struct emu_warp *warp;
@@ -93,6 +94,7 @@ struct emu_order {
 	struct emu_clocks fenced[EMU_SCOPE_COUNT], observed[EMU_SCOPE_COUNT];
 	struct emu_clocks missed; /* what a scope that is too narrow has not brought */
 	struct emu_pending *pending;
+	struct emu_taint *taint;
 	/* Of the first warp of a group: the last wgmma that was looked at, and what its warp knew.
 	 */
 	uint64_t wgmma_seen;
@@ -246,6 +248,19 @@ void emu_pending_wgmma_fence(struct emu_order *order);
 /* The instruction is about to be executed. */
 void emu_pending_check(struct emu_warp *warp, const struct emu_ins *ins);
 void emu_pending_free(struct emu_pending *pending);
+
+/* ---- undefined values (taint.c) ----------------------------------------------------------------
+ */
+
+/* An instruction with EMU_I_TAINT is about to be executed by the lanes. */
+void emu_taint_step(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask);
+/* No lane executes it. */
+void emu_taint_guard(struct emu_warp *warp, const struct emu_ins *ins);
+/* tcgen05.ld brings the lanes of a register what nothing has written. */
+void emu_taint_loaded(struct emu_warp *warp, const struct emu_operand *item, uint32_t lanes);
+void emu_taint_free(struct emu_taint *taint);
+/* Lanes of a warp's window that nothing has written in the column. */
+uint32_t emu_tmem_undefined(const struct emu_cta *cta, uint32_t column, uint32_t lane);
 
 /* ---- reports -----------------------------------------------------------------------------------
  */

@@ -208,6 +208,7 @@ enum emu_ins_flags {
 	EMU_I_AWAIT_TMEM = 1024,
 	EMU_I_SYNC = 2048,      /* a point where other splits get their turn */
 	EMU_I_UNDEFINED = 8192, /* reads a register that no instruction of the function writes */
+	EMU_I_TAINT = 16384,    /* touches a register whose value may be undefined */
 	EMU_I_ALL = 4096        /* every instruction has it: see `attention` of a warp */
 };
 
@@ -233,6 +234,7 @@ struct emu_ins {
 	uint32_t ref[5]; /* of the first register-like operands, for the ALU */
 	uint32_t guard;  /* index of the guarding predicate, or EMU_NO_GUARD */
 	bool guard_negated;
+	uint32_t guard_register; /* virtual */
 	uint8_t operand_count;
 	uint8_t space;       /* enum emu_space of a memory access */
 	uint8_t type, type2; /* enum emu_type */
@@ -370,9 +372,11 @@ struct emu_function {
 	uint32_t *register_refs; /* per virtual register, set by colouring */
 	uint32_t slot_count;     /* 32-bit rows of a frame */
 	uint32_t predicate_count;
-	uint32_t frame_bytes; /* local memory of one call, per lane, 16-byte aligned */
-	uint32_t param_bytes; /* entry: size of the parameter block */
-	uint8_t *constants;   /* the constant bank */
+	uint32_t *undefined,
+		undefined_count; /* virtual, that may be read before they are written */
+	uint32_t frame_bytes;    /* local memory of one call, per lane, 16-byte aligned */
+	uint32_t param_bytes;    /* entry: size of the parameter block */
+	uint8_t *constants;      /* the constant bank */
 	uint32_t constant_bytes, constant_room;
 	struct emu_constant **constant_buckets; /* by hash of the value */
 	uint32_t constant_count, constant_bucket_count;

@@ -267,6 +267,7 @@ static void free_order(struct emu_order *order)
 	free(order->wgmma_knew.at);
 	free(order->after.at);
 	emu_pending_free(order->pending);
+	emu_taint_free(order->taint);
 }
 
 static void free_cta(struct emu_cta_hazards *h)

@@ -151,4 +151,7 @@ bool emu_decode_function(struct emu_module *module, struct emu_function *functio
 bool emu_flow_function(struct emu_function *function, struct emu_error *error);
 bool emu_slots_function(struct emu_function *function, struct emu_error *error);
 
+/* Marks what touches a register that may be tainted, from those given, by register, on. */
+void emu_taint_mark(struct emu_function *function, uint8_t *tainted);
+
 #endif

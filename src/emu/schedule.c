@@ -173,6 +173,8 @@ static enum emu_step special_flags(struct emu_warp *warp, const struct emu_ins *
 		emu_order_warp(warp->order);
 	if (warp->order && ins->flags & EMU_I_UNDEFINED)
 		undefined_register(warp);
+	if (warp->order && ins->flags & EMU_I_TAINT)
+		emu_taint_step(warp, ins, mask);
 	if (warp->attention & EMU_I_ALL) {
 		emu_pending_check(warp, ins);
 		if (emu_timeline_on(warp->order))
@@ -234,6 +236,10 @@ static void run_split(struct emu_worker *worker, struct emu_split *split)
 		instructions++;
 		worker->instructions++;
 		if (!mask) {
+			if (ins->flags & warp->attention & EMU_I_TAINT) {
+				warp->ins = ins;
+				emu_taint_guard(warp, ins);
+			}
 			split->pc++;
 			continue;
 		}

@@ -559,6 +559,17 @@ void emu_access_tmem_lanes(struct emu_access *access, struct emu_cta *cta, uint3
 		emu_access_tmem(access, cta, column, columns, at / EMU_TMEM_WINDOW, whole_cell);
 }
 
+uint32_t emu_tmem_undefined(const struct emu_cta *cta, uint32_t column, uint32_t lane)
+{
+	const struct emu_cell *cells = tmem_cells(cta);
+	uint32_t window = lane / EMU_TMEM_WINDOW;
+
+	if (!cells || column >= EMU_TMEM_COLUMNS || window + 1 >= EMU_TMEM_WINDOWS)
+		return 0;
+	cells += column * EMU_TMEM_WINDOWS + window;
+	return ~(cells[0].valid | (uint32_t)cells[1].valid << EMU_TMEM_WINDOW);
+}
+
 void emu_access_tmem_fresh(struct emu_cta *cta, uint32_t column, uint32_t columns)
 {
 	struct emu_cell *cells = tmem_cells(cta);

@@ -23,9 +23,10 @@ struct slots {
 	/* Sets hold the registers that more than one block may know: `member` numbers them,
 	   `members` lists them.  All others begin and end inside a block. */
 	uint32_t *member, *members, member_count;
-	uint32_t *killed_in; /* by register: 1 + the last block that writes it unguarded */
-	bool *written;       /* by register: an instruction writes it */
-	size_t words;        /* of a set */
+	uint32_t *killed_in;  /* by register: 1 + the last block that writes it unguarded */
+	bool *written;        /* by register: an instruction writes it */
+	uint8_t *accumulator; /* by register: wgmma writes it */
+	size_t words;         /* of a set */
 	uint64_t *in, *out, *uses, *kills;
 	uint32_t *start, *end; /* interval of each register; start UINT32_MAX: unused */
 };
@@ -358,6 +359,7 @@ static void set_refs(struct emu_function *function)
 	for (uint32_t pc = 0; pc < function->ins_count; pc++) {
 		struct emu_ins *ins = &function->ins[pc];
 
+		ins->guard_register = ins->guard;
 		if (ins->guard != EMU_NO_GUARD)
 			ins->guard = function->register_refs[ins->guard];
 		for (int i = 0; i < ins->operand_count; i++) {
@@ -409,6 +411,41 @@ static uint64_t *make_sets(struct slots *slots)
 	return memory;
 }
 
+static void is_accumulator(struct slots *slots, uint32_t reg, bool written, uint32_t pc)
+{
+	if (written && slots->function->ins[pc].flags & EMU_I_PENDING_WGMMA)
+		slots->accumulator[reg] = 1;
+}
+
+/* What is live at the beginning may be read before it is written; accumulators are looked at by
+   themselves. */
+static bool note_tainted(struct slots *slots)
+{
+	struct emu_function *function = slots->function;
+	uint8_t *tainted = calloc(2 * (function->register_count + 1u), 1);
+
+	function->undefined = emu_arena_alloc(&function->module->arena,
+					      (slots->member_count + 1u) * sizeof(uint32_t));
+	if (!tainted || !function->undefined) {
+		free(tainted);
+		return false;
+	}
+	slots->accumulator = tainted + function->register_count + 1;
+	for (uint32_t pc = 0; pc < function->ins_count; pc++)
+		visit_instruction(slots, pc, is_accumulator);
+	for (uint32_t m = 0; m < slots->member_count && function->ins_count; m++) {
+		uint32_t reg = slots->members[m];
+
+		if (!has(slots->in, m) || slots->accumulator[reg])
+			continue;
+		function->undefined[function->undefined_count++] = reg;
+		tainted[reg] = 1;
+	}
+	emu_taint_mark(function, tainted);
+	free(tainted);
+	return true;
+}
+
 static bool find_intervals(struct slots *slots)
 {
 	uint64_t *sets = make_sets(slots);
@@ -418,6 +455,10 @@ static bool find_intervals(struct slots *slots)
 	for (uint32_t pc = 0; pc < slots->function->ins_count; pc++)
 		visit_instruction(slots, pc, summarize);
 	solve_liveness(slots);
+	if (slots->function->entry && !note_tainted(slots)) {
+		free(sets);
+		return false;
+	}
 	extend_blocks(slots);
 	extend_pending(slots, EMU_I_PENDING_WGMMA, EMU_I_AWAIT_WGMMA);
 	extend_pending(slots, EMU_I_PENDING_TMEM, EMU_I_AWAIT_TMEM);

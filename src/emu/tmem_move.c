@@ -315,6 +315,18 @@ static void watch(const struct move_op *op, enum emu_actor_kind actor)
 	}
 }
 
+/* Registers that get what nothing has written; of the shape whose registers are columns. */
+static void taint(const struct move_op *op)
+{
+	if (op->form->shape != SHAPE_32x32b || op->form->packed)
+		return;
+	for (int r = 0; r < op->form->registers; r++)
+		emu_taint_loaded(
+			op->warp, emu_item(op->form->values, r),
+			emu_tmem_undefined(op->warp->cta, op->column + (uint32_t)r, op->lane) &
+				op->mask);
+}
+
 static void order_waited(struct emu_order *order, bool stores)
 {
 	if (stores) {
@@ -339,6 +351,7 @@ static enum emu_step execute_load(struct emu_warp *warp, const struct emu_ins *i
 	if (warp->order) {
 		watch(op, EMU_ACTOR_TMEM_LOAD);
 		emu_pending_load(warp->order, op->form->values);
+		taint(op);
 		if (op->form->extreme)
 			emu_pending_load(warp->order, op->form->extreme);
 	}
