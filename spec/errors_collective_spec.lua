@@ -157,6 +157,26 @@ local function ring(change)
    end
 end
 
+-- Operands that each CTA copies for itself; `tell`: the leader hears of the other's.
+local function own_copies(tell)
+   return function(x)
+      local cta = tc.axis_index "x"
+      local acc, a, b = operands()
+      local loaded, there = tc.barrier { num_arrivals = 2 }, tc.cluster_barrier { collective_axes = "x" }
+      local done = tc.barrier { orders_tensor_core = true }
+      tc.copy_gmem_to_smem(x:tile({ cta, 0 }, { 128, 64 }), a, loaded)
+      tc.copy_gmem_to_smem(x:tile({ 0, cta }, { 64, 128 }), b, loaded)
+      tc.barrier_wait(loaded)
+      if tell then
+         tc.barrier_arrive(there)
+         tc.barrier_wait(there)
+      end
+      tc.mma(acc, a, b, { collective_axis = "x", accumulate = false })
+      tc.commit_arrive(done, { collective_axis = "x" })
+      tc.barrier_wait(done)
+   end
+end
+
 describe("A kernel of two CTAs", function()
    builds("of one tile", on "sm_100a", ring())
    builds("that walks over tiles", on "sm_103a", ring { tiles = 3 })
@@ -166,7 +186,7 @@ describe("A kernel of two CTAs", function()
       "This wait never ends in all CTAs but the first along \"x\": barrier \"loaded\" (line 110) is "
          .. "tracked by the leader, arrivals reach it there alone.", on "sm_100a", ring { wait = true })
    build_refuses("whose other CTA waits for a cluster barrier that the leader tracks",
-      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 171) is "
+      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 191) is "
          .. "tracked by the leader, arrivals reach it there alone.", on "sm_100a", function()
          local told = tc.cluster_barrier { collective_axes = "x", leader_tracked = true, name = "told" }
          tc.barrier_arrive(told)
@@ -175,6 +195,28 @@ describe("A kernel of two CTAs", function()
    build_refuses("that counts copies of both kinds on one barrier",
       "barrier \"loaded\" (line 110) gets copies with leader_tracked and copies without.",
       on "sm_100a", ring { mixed = true })
+   build_refuses("whose operands each CTA copies for itself",
+      "This tc.mma reads a in both CTAs along \"x\", but its role learns from its own CTA alone that it has been copied.",
+      on "sm_100a", own_copies(false))
+   builds("whose operands each CTA copies for itself and tells the other", on "sm_100a", own_copies(true))
+   local function into_tmem(options)
+      return function(x)
+         local smem, tmem = tc.smem({ 128, 64 }, tc.f16), tc.tmem({ 128, 64 }, tc.f16, { packed = true, collective = true })
+         local loaded, done = tc.barrier {}, tc.barrier { orders_tensor_core = true }
+         tc.copy_gmem_to_smem(x:tile({ 0, 0 }, { options and 256 or 128, 64 }), smem, loaded, options)
+         tc.when(tc.axis_index "x":eq(0), function()
+            tc.barrier_wait(loaded)
+            tc.async_copy_smem_to_tmem(smem, tmem, { collective_axis = "x" })
+            tc.commit_arrive(done, { collective_axis = "x" })
+         end)
+         tc.barrier_wait(done)
+      end
+   end
+   build_refuses("that copies into TMEM what each CTA has copied for itself",
+      "This copy into TMEM reads src in both CTAs along \"x\", but its role learns from its own CTA alone that it has "
+         .. "been copied.", on "sm_100a", into_tmem(nil))
+   builds("that copies into TMEM what the leader tracks", on "sm_100a",
+      into_tmem { collective_axes = "x", leader_tracked = "partitioned", partition_axis = 0 })
    build_refuses("whose copies one CTA makes",
       "Every CTA along \"x\" has to make this copy, but whether or how often it is made depends on the index along it.",
       on "sm_100a", ring { copy = true })

@@ -34,6 +34,7 @@ struct sites {
 const struct barrier *tc_site_arrives(const struct op *o);
 const struct barrier *tc_site_waits(const struct op *o);
 bool tc_site_is_remote(const struct op *o); /* arrives in another CTA */
+bool tc_site_copies_to_tmem(const struct op *o);
 /* Trips of a range with constant bounds; -1: not known. */
 int64_t tc_range_trips(const struct range_op *r);
 /* True when b can come after a: later in the text, or around a common loop. */

@@ -37,6 +37,12 @@ const struct barrier *tc_site_waits(const struct op *o)
 	return o->kind == OP_BARRIER_WAIT ? o->u.wait.barrier.barrier : NULL;
 }
 
+bool tc_site_copies_to_tmem(const struct op *o)
+{
+	return o->kind == OP_ASYNC_COPY_SMEM_TO_TMEM || o->kind == OP_ASYNC_COPY_SCALES_TO_TMEM ||
+	       o->kind == OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM;
+}
+
 bool tc_site_is_remote(const struct op *o)
 {
 	const struct barrier_ref *b = barrier_of(o);
@@ -51,7 +57,7 @@ static void collect(void *arg, const struct site *site)
 
 	if (!tc_site_arrives(o) && !tc_site_waits(o) && o->kind != OP_MMA &&
 	    o->kind != OP_ASYNC_LOAD_TMEM && o->kind != OP_ASYNC_STORE_TMEM &&
-	    o->kind != OP_ASYNC_COPY_SMEM_TO_TMEM)
+	    !tc_site_copies_to_tmem(o))
 		return;
 	if (s->count == s->capacity) {
 		int capacity = s->capacity ? 2 * s->capacity : 64;

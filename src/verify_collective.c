@@ -74,7 +74,64 @@ static void check_tracked(const struct sites *s, const struct barrier *b)
 	}
 }
 
-/* ---- accumulators of two CTAs ---------------------------------------------------------------- */
+/* ---- what both CTAs read and write -------------------------------------------------------------
+ */
+
+/* The role has waited for something that tells of both CTAs. */
+static bool has_waited(const struct sites *s, const struct site *reader, unsigned axes)
+{
+	bool *informed = tc_arena_alloc(&s->kern->arena, (size_t)s->kern->barriers.count + 1);
+
+	tc_mark_informed(s, axes, BY_THREADS, informed);
+	for (int i = 0; i < s->count; i++) {
+		const struct barrier *b = tc_site_waits(s->item[i].op);
+
+		if (b && informed[b->id] && s->item[i].role == reader->role &&
+		    tc_may_follow(&s->item[i], reader))
+			return true;
+	}
+	return false;
+}
+
+/* A copy of each CTA, for itself, into what the tensor core reads. */
+static const struct op *own_copy(const struct sites *s, const struct ref *operand)
+{
+	for (int i = 0; i < s->count; i++) {
+		const struct op *o = s->item[i].op;
+
+		if (o->kind == OP_COPY_GMEM_TO_SMEM && !o->u.copy.leader_tracked &&
+		    o->u.copy.dst->alloc == operand->alloc)
+			return o;
+	}
+	return NULL;
+}
+
+static void check_operand(const struct sites *s, const struct site *reader, const char *op,
+			  const char *name, const struct ref *operand, int axis)
+{
+	struct kern *k = s->kern;
+	unsigned axes = 1u << axis;
+	const struct op *copy = own_copy(s, operand);
+
+	if (copy && !has_waited(s, reader, axes))
+		tc_documented_at(&k->err, reader->op->pos, PAIR_OPERAND,
+				 tc_arena_printf(&k->arena, "\n  it is copied at %s",
+						 tc_pos_text(k, copy->pos)),
+				 op, name, tc_axes_text(k, axes));
+}
+
+static void check_operands(const struct sites *s, const struct site *reader)
+{
+	const struct mma_op *m = &reader->op->u.mma;
+	const struct tmem_copy_op *c = &reader->op->u.tmem_copy;
+
+	if (reader->op->kind == OP_MMA && m->collective_axis >= 0) {
+		check_operand(s, reader, "tc.mma", "a", m->a, m->collective_axis);
+		check_operand(s, reader, "tc.mma", "b", m->b, m->collective_axis);
+	} else if (tc_site_copies_to_tmem(reader->op) && c->collective_axis >= 0) {
+		check_operand(s, reader, "copy into TMEM", "src", c->src, c->collective_axis);
+	}
+}
 
 static bool overwrites(const struct mma_op *m)
 {
@@ -99,20 +156,10 @@ static void check_accumulator(const struct sites *s, const struct site *mma)
 {
 	struct kern *k = s->kern;
 	const struct mma_op *m = &mma->op->u.mma;
-	bool *informed = tc_arena_alloc(&k->arena, (size_t)k->barriers.count + 1);
-	unsigned axes;
+	unsigned axes = 1u << m->collective_axis;
 
-	if (m->collective_axis < 0 || !overwrites(m) || !was_read(s, mma))
+	if (!overwrites(m) || !was_read(s, mma) || has_waited(s, mma, axes))
 		return;
-	axes = 1u << m->collective_axis;
-	tc_mark_informed(s, axes, BY_THREADS, informed);
-	for (int i = 0; i < s->count; i++) {
-		const struct barrier *b = tc_site_waits(s->item[i].op);
-
-		if (b && informed[b->id] && s->item[i].role == mma->role &&
-		    tc_may_follow(&s->item[i], mma))
-			return;
-	}
 	tc_documented_at(&k->err, mma->op->pos, PAIR_ACC_RELEASE, tc_got(k, "acc", m->acc),
 			 tc_axes_text(k, axes));
 }
@@ -122,7 +169,9 @@ void tc_verify_collective(const struct sites *s)
 	check_commits(s);
 	for (int i = 0; i < s->kern->barriers.count; i++)
 		check_tracked(s, s->kern->barriers.item[i]);
-	for (int i = 0; i < s->count; i++)
-		if (s->item[i].op->kind == OP_MMA)
+	for (int i = 0; i < s->count; i++) {
+		check_operands(s, &s->item[i]);
+		if (s->item[i].op->kind == OP_MMA && s->item[i].op->u.mma.collective_axis >= 0)
 			check_accumulator(s, &s->item[i]);
+	}
 }
