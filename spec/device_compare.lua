@@ -96,11 +96,11 @@ local function last_begun(path)
 end
 
 local function supervise(options)
-  local first = 1
+  local first, deadline = 1, os.time() + tonumber(options.seconds)
   write(options.log, "")
-  for _ = 1, 40 do
+  while os.time() < deadline do
     local ok = os.execute(("timeout %s %s %s --worker '%s' --part %s --first %d --device %s --out '%s' --log '%s' >>'%s.err' 2>&1")
-      :format(options.seconds or 600, os.getenv "LUA" or "lua5.4", arg[0], options.supervise, options.part, first,
+      :format(deadline - os.time() + 1, os.getenv "LUA" or "lua5.4", arg[0], options.supervise, options.part, first,
         options.device, options.out, options.log, options.log))
     local begun, finished = last_begun(options.log)
     if ok and finished then return end
@@ -169,7 +169,7 @@ local function main(options)
     for part = 1, group.parts do
       running[#running + 1] = assert(io.popen(("%s %s --supervise %s --part %dof%d --device %s --out '%s' --log '%s/%s.%d.log'%s")
         :format(os.getenv "LUA" or "lua5.4", arg[0], group.name, part, group.parts, options.device, options.out, options.out,
-          group.name, part, options.seconds and " --seconds " .. options.seconds or "")))
+          group.name, part, " --seconds " .. (options.seconds or group.seconds or 80))))
     end
   end
   for _, process in ipairs(running) do

@@ -5,7 +5,7 @@ local M = {}
 
 local layouts = {
   f16 = { "<I2", 2, 10, 16 }, bf16 = { "<I2", 2, 7, 16 }, f16x2 = { "<I2", 2, 10, 16 }, bf16x2 = { "<I2", 2, 7, 16 },
-  f32 = { "<I4", 4, 23, 32 }, f64 = { "<i8", 8, 52, 64 },
+  f32 = { "<I4", 4, 23, 32 }, f64 = { "<i8", 8, 52, 64 }, tf32 = { "<I4", 4, 23, 32 },
 }
 
 -- Floats in their order as integers, NaN as nil.
@@ -15,8 +15,20 @@ local function ordinal(bits, mantissa, width)
   return bits >> width - 1 & 1 == 1 and -magnitude or magnitude
 end
 
--- The largest distance in units of the last place; nil where only one of the two is a number.
-function M.distance(case, here, there)
+local function value_of(bits, layout)
+  local _, bytes, mantissa, width = table.unpack(layout)
+  if bytes == 8 then return (string.unpack("<d", string.pack("<i8", bits))) end
+  if bytes == 4 then return (string.unpack("<f", string.pack("<I4", bits))) end
+  local field, fraction = bits >> mantissa & (1 << width - 1 - mantissa) - 1, bits & (1 << mantissa) - 1
+  local bias = mantissa == 10 and 15 or 127
+  local magnitude = field == 0 and fraction * 2.0 ^ (1 - bias - mantissa)
+    or (fraction + (1 << mantissa)) * 2.0 ^ (field - bias - mantissa)
+  return bits >> width - 1 == 1 and -magnitude or magnitude
+end
+
+-- The largest distance in units of the last place, of results that are farther than `near` apart; nil where only one of the
+-- two is a number.
+function M.distance(case, here, there, near)
   local layout = layouts[case.result]
   if not layout then return nil end
   local format, bytes, mantissa, width = table.unpack(layout)
@@ -25,10 +37,13 @@ function M.distance(case, here, there)
   local parts = case.result:match "x2$" and 2 or 1
   for at = 1, #here - stride + 1, stride do
     for part = 0, parts - 1 do
-      local a = ordinal(string.unpack(format, here, at + part * bytes), mantissa, width)
-      local b = ordinal(string.unpack(format, there, at + part * bytes), mantissa, width)
+      local x, y = string.unpack(format, here, at + part * bytes), string.unpack(format, there, at + part * bytes)
+      local a, b = ordinal(x, mantissa, width), ordinal(y, mantissa, width)
       if (a == nil) ~= (b == nil) then return nil end
-      if a and math.abs(a - b) > most then most = math.abs(a - b) end
+      if a and math.abs(a - b) > most
+        and not (near and math.abs(value_of(x, layout) - value_of(y, layout)) <= near) then
+        most = math.abs(a - b)
+      end
     end
   end
   return most
@@ -61,7 +76,7 @@ end
 function M.judge(case, device, emulator)
   if device == emulator then return "equal" end
   local rule = M.rule(case)
-  local distance = rule and rule[3] and M.distance(case, device, emulator)
+  local distance = rule and rule[3] and M.distance(case, device, emulator, rule[4])
   if rule and (not rule[3] or distance and distance <= rule[3]) then return "explained", rule, distance end
   return "different", rule, distance
 end

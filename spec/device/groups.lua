@@ -2,17 +2,19 @@
 -- "-" where the assembler or the driver takes no such case).
 local operands = require "spec.device.operands"
 
--- parts: processes that share a group.
+-- parts: processes that share a group; seconds: how long a part may take.
 local M = {
   { name = "scalar", parts = 2 }, { name = "convert", parts = 2 }, { name = "warp", parts = 1 },
   { name = "atomic", parts = 1 }, { name = "copy", parts = 1 }, { name = "bulk", parts = 1 }, { name = "barrier", parts = 1 },
-  { name = "matrix", parts = 1 }, { name = "mma", parts = 1 }, { name = "tensor", parts = 2 }, { name = "wgmma", parts = 10 },
-  { name = "witness", parts = 2 },
+  { name = "matrix", parts = 1 }, { name = "mma", parts = 1 }, { name = "wgmma", parts = 10 }, { name = "witness", parts = 2 },
+  { name = "maps", parts = 1 }, { name = "tensor", parts = 3 }, { name = "interleave", parts = 1 },
+  { name = "edge", parts = 9, seconds = 12 },
 }
 
 -- The cases of a group; each has a family and its number there.
 function M.cases(name)
-  local cases, counts = require("spec.device." .. name)(), {}
+  local tensor = name == "interleave" or name == "edge" or name == "tensor"
+  local cases, counts = (tensor and require("spec.device.tensor")[name] or require("spec.device." .. name))(), {}
   for _, case in ipairs(cases) do
     case.family = case.family or case.name:match "^[^%s,]+"
     counts[case.family] = (counts[case.family] or 0) + 1

@@ -16,7 +16,7 @@ local function shape(m, n, k, types, options)
   options = options or {}
   local d, a, b, c = table.unpack(types)
   return { m = m, n = n, k = k, d = d, a = a, b = b, c = c, tail = options.tail or "", clamp = options.clamp or "",
-    layout = options.layout or "row.col", sparse = options.sparse }
+    layout = options.layout or "row.col", sparse = options.sparse, quads = options.quads }
 end
 
 local function dense()
@@ -27,6 +27,13 @@ local function dense()
       for _, c in ipairs { "f16", "f32" } do add(16, 8, k, { d, "f16", "f16", c }) end
     end
     add(16, 8, k, { "f32", "bf16", "bf16", "f32" })
+  end
+  for _, layout in ipairs { "row.col", "row.row", "col.col", "col.row" } do
+    for _, d in ipairs { "f16", "f32" } do
+      for _, c in ipairs { "f16", "f32" } do
+        add(8, 8, 4, { d, "f16", "f16", c }, { layout = layout, quads = true })
+      end
+    end
   end
   add(16, 8, 4, { "f32", "tf32", "tf32", "f32" })
   add(16, 8, 8, { "f32", "tf32", "tf32", "f32" })
@@ -114,7 +121,10 @@ end
 
 local function cases_of(add, s, word, selector)
   local a_bytes = count(s.m, s.sparse and s.k // 2 or s.k, bits[s.a])
+  -- the f16 product of 8 x 8 x 4 is four of them, one a quarter of the lanes
+  if s.quads then a_bytes = 8 end
   local b_bytes, c_bytes, d_bytes = count(s.k, s.n, bits[s.b]), count(s.m, s.n, bits[s.c]), count(s.m, s.n, bits[s.d])
+  if s.quads then b_bytes, c_bytes, d_bytes = 8, 8 * bits[s.c] // 8, 8 * bits[s.d] // 8 end
   local a, aw = registers(s.a, a_bytes, 10)
   local b, bw = registers(s.b, b_bytes, 20)
   local c, cw = registers(s.c, c_bytes, 30)

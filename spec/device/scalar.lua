@@ -227,6 +227,29 @@ local function integers(add)
   end
 end
 
+-- Results around the least normal number, where flushing is decided: factors close to 1 and to that number.
+local function least_normals(add)
+  local function products(name, operation, register, one, least, width, third)
+    add { name = name .. " about the least normal number", result = width == 32 and "f32" or "u64", sources = { "u64" },
+      body = ([[
+ cvt.u32.u64 %%r20, %%rd10; and.b32 %%r21, %%r20, 0xff; or.b32 %%r21, %%r21, %s; shr.u32 %%r22, %%r20, 8;
+ and.b32 %%r22, %%r22, 0xff; or.b32 %%r22, %%r22, %s; shl.b32 %%r23, %%r20, 15; and.b32 %%r23, %%r23, 0x80000000;
+ %s
+ %s %s4, %s5, %s6%s;
+ cvt.u64.u%d %%rd3, %s4;]]):format(one, least, width == 32 and "mov.b32 %r5, %r21; or.b32 %r6, %r22, %r23; mov.b32 %r7, 0;"
+        or "cvt.u16.u32 %h5, %r21; shr.u32 %r23, %r23, 16; or.b32 %r22, %r22, %r23; cvt.u16.u32 %h6, %r22; mov.b16 %h7, 0;",
+        operation, register, register, register, third and ", " .. register .. "7" or "", width, register) }
+  end
+  for _, rounding in ipairs { "rn", "rz", "rm", "rp" } do
+    products(("mul.%s.ftz.f32"):format(rounding), ("mul.%s.ftz.f32"):format(rounding), "%r", "0x3f7fff00", "0x00800000", 32)
+    products(("fma.%s.ftz.f32"):format(rounding), ("fma.%s.ftz.f32"):format(rounding), "%r", "0x3f7fff00", "0x00800000", 32, true)
+    products(("div.%s.ftz.f32"):format(rounding), ("div.%s.ftz.f32"):format(rounding), "%r", "0x3f7fff00", "0x7e800000", 32)
+    products(("mul.%s.f32"):format(rounding), ("mul.%s.f32"):format(rounding), "%r", "0x3f7fff00", "0x00800000", 32)
+  end
+  products("mul.rn.ftz.f16", "mul.rn.ftz.f16", "%h", "0x3b00", "0x0400", 16)
+  products("fma.rn.ftz.f16", "fma.rn.ftz.f16", "%h", "0x3b00", "0x0400", 16, true)
+end
+
 return function()
   local cases, seen = {}, {}
   local function add(form)
@@ -242,5 +265,6 @@ return function()
   carries(add)
   packs(add)
   floats(add)
+  least_normals(add)
   return cases
 end

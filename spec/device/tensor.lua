@@ -89,16 +89,21 @@ local function geometry(rank, dtype, inner, options)
   return g
 end
 
--- Where the box begins: inside, across the lower and the upper edges, and outside.
-local function places(g)
+-- Where the box begins: inside, across the lower and the upper edges, and outside.  In the first dimension a box begins at
+-- a multiple of 16 bytes (32 with that interleaving), for the hardware takes no other.
+local function places(g, unit)
+  unit = (unit or 16) // g.size
   local list = { { "inside", {} }, { "across the upper edge", {} }, { "across the lower edge", {} }, { "beyond", {} },
     { "before", {} } }
   for i = 1, g.rank do
-    list[1][2][i] = i == 1 and 16 // g.size or 1
+    list[1][2][i] = i == 1 and unit or 1
     list[2][2][i] = g.dims[i] - (g.box[i] + 1) // 2
     list[3][2][i] = -((g.box[i] + 1) // 2)
     list[4][2][i] = i == g.rank and g.dims[i] + 3 or 0
-    list[5][2][i] = i == 1 and -g.box[1] - 5 or 0
+    list[5][2][i] = i == 1 and -g.box[1] - unit or 0
+    if i == 1 then
+      for _, place in ipairs(list) do place[2][1] = place[2][1] // unit * unit end
+    end
   end
   return list
 end
@@ -149,23 +154,11 @@ local function loads(add)
   end
 end
 
--- What only some tensors have: interleaving, element strides, short rows under a swizzle, destinations off the atom.
+-- What only some tensors have: element strides, short rows under a swizzle, destinations off the atom.
 local function special_loads(add)
   for rank = 1, 5 do
     local text = load_text(rank, "shared::cluster")
     for _, dtype in ipairs { "u8", "f16", "f32", "u64" } do
-      for _, interleave in ipairs(rank >= 3 and { "16B", "32B" } or {}) do
-        for _, swizzle in ipairs { "none", "32B" } do
-          for _, oob in ipairs { "zeros", "nan" } do
-            local options = { swizzle = swizzle, interleave = interleave, oob = oob }
-            local g = geometry(rank, dtype, interleave == "16B" and 16 or 32, options)
-            local title = ("load %dd %s interleave %s swizzle %s fill %s"):format(rank, dtype, interleave, swizzle, oob)
-            for _, place in ipairs(places(g)) do
-              add(case(g, options, title, ("load interleave %s"):format(interleave), text, place))
-            end
-          end
-        end
-      end
       for _, swizzle in ipairs { "none", "64B", "128B" } do
         for _, step in ipairs { 2, 3, 8 } do
           local options = { swizzle = swizzle }
@@ -219,14 +212,6 @@ local function stores(add)
       end
     end
     for _, dtype in ipairs { "u8", "f16", "f32" } do
-      for _, interleave in ipairs(rank >= 3 and { "16B", "32B" } or {}) do
-        local options = { swizzle = interleave == "32B" and "32B" or "none", interleave = interleave }
-        local g = geometry(rank, dtype, interleave == "16B" and 16 or 32, options)
-        for _, place in ipairs(places(g)) do
-          add(case(g, options, ("store %dd %s interleave %s"):format(rank, dtype, interleave), "store interleave", text, place,
-            true))
-        end
-      end
       for _, step in ipairs { 2, 3 } do
         local options = { swizzle = "64B" }
         local g = geometry(rank, dtype, 64, options)
@@ -300,9 +285,63 @@ WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %%p3, [%%r3], 0;
   end
 end
 
-return function()
+local function interleaved(add)
+  for rank = 3, 5 do
+    local load = load_text(rank, "shared::cluster")
+    local store = store_text(rank, ("cp.async.bulk.tensor.%dd.global.shared::cta.tile.bulk_group"):format(rank))
+    for _, dtype in ipairs { "u8", "f16", "f32", "u64" } do
+      for _, layout in ipairs { { "16B", "none" }, { "16B", "32B" }, { "32B", "32B" } } do
+        local interleave, swizzle = table.unpack(layout)
+        local unit = interleave == "16B" and 16 or 32
+        for _, oob in ipairs(dtype:match "^f" and { "zeros", "nan" } or { "zeros" }) do
+          local options = { swizzle = swizzle, interleave = interleave, oob = oob }
+          local g = geometry(rank, dtype, unit, options)
+          for _, place in ipairs(places(g, unit)) do
+            add(case(g, options, ("load %dd %s interleave %s swizzle %s fill %s"):format(rank, dtype, interleave, swizzle, oob),
+              ("load %s"):format(interleave), load, place))
+          end
+        end
+        local options = { swizzle = swizzle, interleave = interleave }
+        local g = geometry(rank, dtype, unit, options)
+        for _, place in ipairs(places(g, unit)) do
+          add(case(g, options, ("store %dd %s interleave %s swizzle %s"):format(rank, dtype, interleave, swizzle),
+            ("store %s"):format(interleave), store, place, true))
+        end
+      end
+    end
+  end
+end
+
+-- Where a box may begin: each of these may trap or never end, so that each has a process of its own.
+local function edges(add)
+  local function probe(title, rank, dtype, options, coordinates_, store)
+    local g = geometry(rank, dtype, span[options.swizzle], options)
+    local text = store and store_text(rank, ("cp.async.bulk.tensor.%dd.global.shared::cta.tile.bulk_group"):format(rank))
+      or load_text(rank, "shared::cluster")
+    local place = { title, type(coordinates_) == "function" and coordinates_(g) or coordinates_ }
+    for i = 1, rank do place[2][i] = place[2][i] or 0 end
+    add(case(g, options, ("%s %dd %s"):format(store and "store" or "load", rank, dtype), "edge", text, place, store))
+  end
+  local none = { swizzle = "none" }
+  probe("from byte 1", 1, "u8", none, { 1 })
+  probe("from byte 2", 2, "f16", none, { 1 })
+  probe("from byte 8", 2, "f32", none, { 2 })
+  probe("beyond", 1, "u8", none, function(g) return { g.dims[1] + 16 } end)
+  probe("before", 1, "u8", none, function(g) return { -g.box[1] - 16 } end)
+  probe("from byte 2", 2, "f16", none, { 1 }, true)
+  probe("beyond", 1, "u8", none, function(g) return { g.dims[1] + 16 } end, true)
+  probe("before", 1, "u8", none, function(g) return { -g.box[1] - 16 } end, true)
+  probe("from byte 8 before", 2, "f16", none, { -4 })
+end
+
+local M = {}
+
+function M.tensor()
   local cases = {}
-  local function add(c) cases[#cases + 1] = c end
+  local function add(c)
+    -- a tensor of one dimension wholly outside is among the edges
+    if #c.args[1].map.dims > 1 or not (c.name:match ", beyond$" or c.name:match ", before$") then cases[#cases + 1] = c end
+  end
   loads(add)
   special_loads(add)
   stores(add)
@@ -310,3 +349,17 @@ return function()
   replacements(add)
   return cases
 end
+
+function M.interleave()
+  local cases = {}
+  interleaved(function(c) cases[#cases + 1] = c end)
+  return cases
+end
+
+function M.edge()
+  local cases = {}
+  edges(function(c) cases[#cases + 1] = c end)
+  return cases
+end
+
+return M

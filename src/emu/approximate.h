@@ -83,14 +83,28 @@ static inline float emu_rsqrt(float value)
 	return (float)(1.0 / sqrt((double)value));
 }
 
+/*
+ * The part of a turn that sine and cosine look at: of |x| / (2 pi) the leading 24 bits, cut off, so
+ * that little is left of large angles.
+ */
+static inline double emu_turn(float value)
+{
+	double turns = fabs((double)value) * 0x1.45f306p-3;
+	double kept = emu_double_of_bits(emu_bits_of_double(turns) & 0xffffffffe0000000ull);
+
+	return kept - floor(kept);
+}
+
 static inline float emu_sin(float value)
 {
-	return (float)sin((double)value);
+	double sine = sin(emu_turn(value) * 0x1.921fb54442d18p+2);
+
+	return (float)(signbit(value) ? -sine : sine);
 }
 
 static inline float emu_cos(float value)
 {
-	return (float)cos((double)value);
+	return (float)cos(emu_turn(value) * 0x1.921fb54442d18p+2);
 }
 
 static inline float emu_tanh(float value)
@@ -109,14 +123,21 @@ static inline double emu_flush_double(double value)
 	return fabs(value) < 0x1p-1022 ? copysign(0.0, value) : value;
 }
 
+/* NaN has one pattern. */
+static inline double emu_gross(double result)
+{
+	return result == result ? emu_upper_half(result)
+				: emu_double_of_bits(0x7fffffff00000000ull);
+}
+
 static inline double emu_rcp_gross(double value)
 {
-	return emu_upper_half(emu_flush_double(1.0 / emu_flush_double(value)));
+	return emu_gross(emu_flush_double(1.0 / emu_flush_double(emu_upper_half(value))));
 }
 
 static inline double emu_rsqrt_gross(double value)
 {
-	return emu_upper_half(1.0 / sqrt(emu_flush_double(value)));
+	return emu_gross(1.0 / sqrt(emu_flush_double(emu_upper_half(value))));
 }
 
 #endif

@@ -95,6 +95,46 @@ static void multiply_exclusive(int n, int k, const int32_t *a, const int32_t *b,
 					a[i * EMU_GEMM_ROWS + r] ^ b[j * k + i];
 }
 
+/*
+ * Hopper has no mma.sync of 8-bit floats: the assembler makes f16 of them and multiplies in two
+ * steps, the first and then the second half of each four elements of K (sparse: of each eight),
+ * from zero; C comes last.
+ */
+static void multiply_in_steps(const struct emu_warp_product *product, int n, const float *a,
+			      const float *b, float *tile)
+{
+	const struct emu_adder adder = {25, 23, product->half_d, EMU_ELEMENT_F16, EMU_ELEMENT_F16};
+	float part_a[max_k / 2 * EMU_GEMM_ROWS], part_b[columns * max_k / 2];
+	float sum[columns * EMU_GEMM_ROWS];
+	int k = product->k, piece = product->sparse ? 4 : 2;
+
+	for (int step = 0; step < 2; step++) {
+		int count = 0;
+
+		for (int i = 0; i < k; i++) {
+			if (i / piece % 2 != step)
+				continue;
+			memcpy(part_a + count * EMU_GEMM_ROWS, a + i * EMU_GEMM_ROWS,
+			       EMU_GEMM_ROWS * sizeof *a);
+			for (int j = 0; j < n; j++)
+				part_b[j * (k / 2) + count] = b[j * k + i];
+			count++;
+		}
+		emu_gemm_adder(&adder, NULL, n, count, part_a, EMU_GEMM_ROWS, part_b, count, sum,
+			       EMU_GEMM_ROWS, step > 0);
+	}
+	for (int i = 0; i < n * EMU_GEMM_ROWS; i++) {
+		float value = tile[i] + sum[i];
+
+		tile[i] = value == value ? value : emu_f32_of_bits(0x7fffffff);
+	}
+}
+
+static bool is_byte(enum emu_element element)
+{
+	return element == EMU_ELEMENT_E4M3 || element == EMU_ELEMENT_E5M2;
+}
+
 void emu_warp_multiply(struct emu_warp *warp, const struct emu_warp_product *product, int n,
 		       const float *a, const float *b, float *tile)
 {
@@ -109,6 +149,9 @@ void emu_warp_multiply(struct emu_warp *warp, const struct emu_warp_product *pro
 	else if (emu_element_integer(product->a))
 		emu_gemm_s32(n, k, integers_a, EMU_GEMM_ROWS, integers_b, k, integers,
 			     EMU_GEMM_ROWS, true, product->saturate);
+	else if (warp->grid->numerics == EMU_HARDWARE && is_byte(product->a) && n <= columns &&
+		 warp->grid->module->sm < 100)
+		multiply_in_steps(product, n, a, b, tile);
 	else if (warp->grid->numerics == EMU_HARDWARE)
 		emu_gemm_adder(&adder, NULL, n, k, a, EMU_GEMM_ROWS, b, k, tile, EMU_GEMM_ROWS,
 			       true);
@@ -312,6 +355,7 @@ static bool decode_mma(struct emu_decode *decode)
 		return emu_reject(decode, ".sync.aligned is missing");
 	form->rows = wide ? 16 : 8;
 	form->sparse = strchr(decode->opcode->name, '.') != NULL;
+	form->product.sparse = form->sparse;
 	decode->ins->flags |= EMU_I_ALIGNED;
 	emu_results(decode->ins, 1);
 	if (!wide && form->product.k == 4 && !names_type(decode, "f64"))

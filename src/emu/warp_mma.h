@@ -20,6 +20,7 @@ struct emu_warp_product {
 	int k;                    /* logical elements */
 	bool half_d;              /* D is f16 */
 	bool saturate, exclusive; /* exclusive: single bits meet by xor, else by and */
+	bool sparse;
 };
 
 /*
