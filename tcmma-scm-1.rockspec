@@ -38,6 +38,7 @@ build = {
          incdirs = { "src", "src/emu" },
          libraries = { "m", "dl", "pthread" },
          sources = {
+            "src/arrivals.c",
             "src/cache.c",
             "src/check_alloc.c",
             "src/check_barrier.c",

@@ -259,6 +259,7 @@ struct param_slot {
 
 /* The passes, in the order of tc_compile. */
 void tc_roles(struct compilation *c);
+void tc_plan_barriers(struct compilation *c); /* arrivals.c: the table of barriers */
 void tc_lower(struct compilation *c);
 void tc_place(struct compilation *c);
 /* symbols.c: the names for reports; everything has its place. */
