@@ -143,6 +143,15 @@ describe("TMA refuses", function()
    refuses("half a byte", "Can only transfer integer bytes (shape=(1, 3), dtype=float4_e2m1fn)", load({ 1, 3 },
       tc.e2m1),
       { args = { tc.gmem({ 64, 64 }, tc.e2m1) } })
+   refuses("padded elements in panels of 16 bytes",
+      "TMA copies padded elements in rows of 128, from a multiple of 128 on, of an array with a multiple of 128 "
+         .. "columns, with a swizzle of 128 or none.", function(x)
+         local b = tc.barrier {}
+         local panels = tc.smem({ 8, 128 }, tc.e2m1, { padded = true, swizzle = "none", tiling = { 8, 16 } })
+         local rows = tc.smem({ 8, 128 }, tc.e2m1, { padded = true, swizzle = "none" })
+         return function() tc.copy_gmem_to_smem(x:tile({ 0, 0 }, { 8, 128 }), panels, b) end,
+            function() tc.copy_gmem_to_smem(x:tile({ 0, 0 }, { 8, 128 }), rows, b) end
+      end, { args = { tc.gmem({ 128, 256 }, tc.e2m1) } })
    refuses("padded elements that begin elsewhere",
       "TMA copies padded elements in rows of 128, from a multiple of 128 on, of an array with a multiple of 128 "
          .. "columns, with a swizzle of 128 or none.", function(x)

@@ -166,7 +166,7 @@ static void check_padded(struct kern *k, const struct ref *gmem, const struct re
 	int64_t columns = smem->extent[a->rank - 1].size;
 	int64_t all = gmem->alloc->shape[gmem->alloc->rank - 1].size;
 
-	if (columns % TC_PADDED_ROW || (a->swizzle && a->swizzle != 128))
+	if (columns % TC_PADDED_ROW || (has_panels(a) && a->swizzle != 128))
 		tc_documented(&k->err, COPY_PADDED, tc_got(k, "the SMEM ref", smem));
 	if ((all >= 0 && all % TC_PADDED_ROW) ||
 	    tc_val_divisor(gmem->start[gmem->alloc->rank - 1]) % TC_PADDED_ROW)
