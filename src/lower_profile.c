@@ -68,7 +68,7 @@ void tc_low_profile_start(struct low *l)
 {
 	const struct compilation *c = l->c;
 	int part = (int)sizeof(struct tc_profile_part);
-	struct mreg buffer, cta, in, wide = mi_b64(l);
+	struct mreg buffer, cta, in, wide;
 
 	if (!c->kern->profile)
 		return;
@@ -79,6 +79,7 @@ void tc_low_profile_start(struct low *l)
 	l->profile_part = mi_named(l, MR_B64, "profile_part_%s", l->role->name);
 	l->profile_event = mi_named(l, MR_B32, "profile_event_%s", l->role->name);
 	in = mi_pred(l);
+	wide = mi_b64(l);
 	mi(l, "setp.lt.and.u32", R(in), R(cta), I(TC_PROFILE_CTAS), R(l->first_leader));
 	mi(l, "setp.ne.and.u64", R(l->profile_writes), R(buffer), I(0), R(in));
 	mi(l, "mad.lo.u32", R(cta), R(cta), I(c->role_count), I(l->role->index));
