@@ -342,7 +342,7 @@ def measure_epilogue(gpu, plans, options, results, time_left):
     flat = [dict(x, **{n: x[n].reshape(-1) for n in ("row_scale", "column_scale") if n in x}) for x in sets]
     good = choose(gpu, plans, flat, want, results, 2e-2, order)
     contenders = {"peer": [fused(x) for x in sets]}
-    for i, (_, plan, calls) in enumerate(good[:2]):
+    for i, (_, plan, calls) in enumerate(good[:3]):
         contenders[f"ours{i}"] = calls
     times, refused = gpu.measure(contenders, 7, time_left)
     for n, why in refused.items():
