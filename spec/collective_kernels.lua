@@ -357,6 +357,24 @@ function collective.tracked(o)
   }
 end
 
+-- To collective tensor memory and back, through registers.  o: rows, columns, dtype, packed, warpgroups.
+function collective.round_trip(o)
+  local shape = { o.rows, o.columns }
+  return tc.kernel{
+    name = "round_trip", cluster = pair.cluster, cluster_names = pair.cluster_names,
+    args = { tc.gmem({ 2 * o.rows, o.columns }, o.dtype), tc.gmem({ 2 * o.rows, o.columns }, o.dtype) },
+    body = function(a, out)
+      local at, tmem = { tc.axis_index "cta", 0 }, tc.tmem({ 2, o.rows, o.columns }, o.dtype,
+        { packed = o.packed, collective = true })
+      tc.role{ name = "both", warpgroups = o.warpgroups or 1 }(function()
+        tc.async_store_tmem(tmem[1], a:tile(at, shape):load())
+        tc.commit_tmem()
+        out:tile(at, shape):store(tc.async_load_tmem(tmem[1]))
+      end)
+    end,
+  }
+end
+
 -- Sums over the CTAs along `axis` of a cluster ("y" or "x"), in the first one, which alone is told.
 function collective.sum(o)
   local R, C, sizes = 64, 32, { y = o.cluster[1], x = o.cluster[2] }

@@ -114,6 +114,21 @@ describe("Copies that the leader tracks", function()
   end
 end)
 
+describe("Collective tensor memory", function()
+  for _, rows in ipairs{ 64, 128 } do
+    it(("of %d rows keeps what registers store"):format(rows), function()
+      for _, kind in ipairs{ { tc.float32 }, { tc.float16, false }, { tc.float16, true }, { tc.float8_e5m2, true } } do
+        -- three warpgroups cannot divide 32 columns: each holds them all, one stores
+        for _, case in ipairs{ { 32, 1 }, { 32, 3 }, { 96, 3 }, { 160, 2 } } do
+          local a = kernels.integers({ 2 * rows, case[1] }, kind[1], 1)
+          right(collective.round_trip{ rows = rows, columns = case[1], dtype = kind[1], packed = kind[2],
+            warpgroups = case[2] }, tc.zeros(a.shape, kind[1]), a, a)
+        end
+      end
+    end)
+  end
+end)
+
 describe("A cluster barrier that the leader tracks", function()
   for _, case in ipairs{ { cluster = { 1, 2 }, axis = "x" }, { cluster = { 3, 2 }, axis = "y" },
                          { cluster = { 2, 3 }, axis = "x" }, { cluster = { 4, 1 }, axis = "y" } } do

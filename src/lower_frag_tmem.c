@@ -117,6 +117,9 @@ static int word_of(const struct ref *r, const struct frag_value *v, int i)
 
 static void move(struct low *l, const struct ref *r, struct frag_value *v, bool store)
 {
+	/* Of warpgroups that hold the same, one stores. */
+	struct mreg who = store ? tc_thread_unique(l, v->distribution, (bool[2]){true, true})
+				: (struct mreg){.id = 0};
 	struct tmem_shape s;
 	struct maddr m;
 	int left, at = 0, column = 0;
@@ -134,7 +137,9 @@ static void move(struct low *l, const struct ref *r, struct frag_value *v, bool 
 			reg[i] = v->word[word_of(r, v, at + i)].reg;
 		opcode = tc_arena_printf(l->arena, "tcgen05.%s.sync.aligned.%s.x%d%s.b32",
 					 store ? "st" : "ld", s.name, n, s.suffix);
-		if (store)
+		if (who.id)
+			mi_if(l, who, opcode, M(m, column), V(reg, n * s.registers));
+		else if (store)
 			mi(l, opcode, M(m, column), V(reg, n * s.registers));
 		else
 			mi(l, opcode, V(reg, n * s.registers), M(m, column));
