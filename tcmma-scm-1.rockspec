@@ -85,6 +85,7 @@ build = {
             "src/emu/convert.c",
             "src/emu/convert_packed.c",
             "src/emu/copy.c",
+            "src/emu/coverage.c",
             "src/emu/deadlock.c",
             "src/emu/describe.c",
             "src/emu/engine.c",

@@ -90,6 +90,14 @@ local catalogue = {
   { "the CTAs do not meet before they signal each other", function(t)
       return drop(drop(t, "barrier.cluster.arrive", { nth = 1 }), "barrier.cluster.wait", { nth = 1 })
     end, { "mbarrier-init-unordered" } },
+  { "both CTAs issue the MMAs", function(t)
+      t = replace(t, "setp.eq.u32 %p19", "setp.eq.u32 %p19, %r209, 0", "setp.ge.u32 %p19, %r209, 0")
+      return replace(t, "setp.eq.s32 %p14", "setp.eq", "setp.ge", { behind = MMA })
+    end, { "deadlock" } },
+  { "the odd CTA issues the MMAs", function(t)
+      t = replace(t, "setp.eq.u32 %p19", ", 0", ", 1")
+      return replace(t, "setp.eq.s32 %p14", "_cta, 0", "_cta, 1", { behind = MMA })
+    end, { "deadlock" } },
   { "one CTA allocates", in_one_cta "tcgen05.alloc.cta_group::2", { "deadlock" } },
   { "one CTA frees", in_one_cta "tcgen05.dealloc.cta_group::2", { "tmem-leak" } },
 }

@@ -34,29 +34,38 @@ local function entry(body, target)
 ]]):format(target, body)
 end
 
-local function run(text, o)
+local function run(text, o, threads)
   local target = o.target or "sm_90a"
   tc.device("emulator:" .. target):use()
-  local source = tc.ones({ 64, 64 }, tc.u16)
-  local map = tc.tensormap(source, { dims = { 60, 64 }, strides = { 128 }, box = { 32, 8 } })
+  local source = tc.ones({ 128, 64 }, tc.u16)
+  local map = tc.tensormap(source, { dims = { 60, 128 }, strides = { 128 }, box = { 32, 8 } })
   return tc.ptx(entry(text, target)):kernel "k":emulate {
-    grid = { o.grid or 1 }, block = { o.block or 32 }, mode = "check", seed = 3,
+    grid = { o.grid or 1 }, block = { o.block or 32 }, mode = "check", seed = 3, threads = threads,
     args = { map, tc.zeros({ 4096 }, tc.i32), tc.zeros({ 32 }, tc.i32) },
   }
 end
 
 -- The bytes of the box on the barrier; then every thread reads its word.
-local function load(map, at, bytes)
+local function load(map, at, bytes, row)
   return ([[
  @!%%p0 bra wait;
  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r2], %d;
- cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%%r1], [%s, {%d, 0}], [%%r2];
+ cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%%r1], [%s, {%s, %s}], [%%r2];
 wait:
  mbarrier.try_wait.parity.shared::cta.b64 %%p1, [%%r2], 0;
  @!%%p1 bra wait;
  mad.lo.u32 %%r4, %%r0, 4, %%r1;
- ld.shared.b32 %%r5, [%%r4];]]):format(bytes, map, at)
+ ld.shared.b32 %%r5, [%%r4];]]):format(bytes, map, at, row or 0)
 end
+
+-- Row and column of the CTA's tile: two in a row of tiles.
+local TILES = [[
+ mov.u32 %r5, %ctaid.x;
+ shr.u32 %r6, %r5, 1;
+ shl.b32 %r6, %r6, 3;
+ and.b32 %r7, %r5, 1;
+ shl.b32 %r7, %r7, 5;
+]]
 
 -- The map goes to shared memory, another box is set, and back to global memory, from where it is used.
 local MAP_TO_SHARED = [[
@@ -137,6 +146,9 @@ end
 local rows = {
   { "a box that overhangs, with all its bytes expected", {}, load("%rd0", 32, 512) },
   { "A19 only the bytes inside are expected", { "deadlock" }, load("%rd0", 32, 28 * 8 * 2) },
+  { "tiles of the whole tensor, and some behind it", {}, TILES .. load("%rd0", "%r7", 512, "%r6"), { grid = 34 } },
+  { "D84 coordinates in the wrong order", { "boxes-outside" }, TILES .. load("%rd0", "%r6", 512, "%r7"),
+    { grid = 34 } },
   { "a tensor map that is changed, fenced and used", {}, MAP_TO_SHARED .. COPY_BACK .. ACQUIRE .. CHANGED },
   { "B39 a changed map without the acquire", { "tensormap-fence" }, MAP_TO_SHARED .. COPY_BACK .. CHANGED },
   { "a map that is stored word by word, and fenced", {},
@@ -154,8 +166,9 @@ describe("copies", function()
   for _, row in ipairs(rows) do
     local title, rules, body, options = table.unpack(row, 1, 4)
     it(title, function()
-      local report = run(body, options or {})
-      assert.same(rules, rules_of(report))
+      for _, threads in ipairs { 1, 2 } do
+        assert.same(rules, rules_of((run(body, options or {}, threads))))
+      end
     end)
   end
 end)

@@ -81,6 +81,22 @@ describe("on the way to the tensor core", function()
     end
   end
 
+  -- No rule is broken: only the values are.
+  for _, row in ipairs {
+    { "C73: the factors of A and B exchanged", function(t)
+      return (t:gsub("%[%%tmem%+64%], %[%%tmem%+72%]", "[%%tmem+72], [%%tmem+64]"))
+    end },
+    { "C63: A negated", function(t) return (t:gsub("0x8900000", "0x8902000")) end },
+  } do
+    it(row[1] .. ", which shows in the result", function()
+      local make, arguments = table.unpack(cases.scaled)
+      local right, wrong = arguments(), arguments()
+      assert.same({}, mutation.rules_of(emitted.run(make(), "sm_100a", emitted.nothing, right)))
+      emitted.run(make(), "sm_100a", row[2], wrong)
+      assert.is_false(wrong[3]:equal(right[3]))
+    end)
+  end
+
   for _, row in ipairs(rows) do
     local number, what, name, target, spoil, rules = table.unpack(row)
     it(("%s: %s"):format(number, what), function()

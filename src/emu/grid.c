@@ -1,5 +1,6 @@
 /* A launch: what is checked before anything runs, and the CTAs it is made of. */
 #include "between.h"
+#include "coverage.h"
 #include "heap.h"
 #include "schedule.h"
 #include "special.h"
@@ -384,6 +385,9 @@ static void run(struct emu_grid *grid)
 	}
 	for (int w = 0; w < EMU_MAX_CTA_WARPS; w++)
 		free(worker.specials[w]);
+	if (!grid->stopped)
+		emu_coverage_report(grid, worker.coverage);
+	emu_coverage_free(worker.coverage);
 	grid->report->counters = worker.counters;
 }
 

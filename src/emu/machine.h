@@ -429,6 +429,7 @@ struct emu_order;
 struct emu_hazards;
 struct emu_between;
 struct emu_footprint;
+struct emu_coverage;
 
 /*
  * What splits wait for; first member of every object that can be waited for.
@@ -598,6 +599,7 @@ struct emu_worker {
 	uint64_t before; /* instructions of clusters that other workers, or this one before, ran */
 	uint64_t random;
 	struct emu_counters counters;
+	struct emu_coverage *coverage; /* of check and random mode */
 	struct emu_footprint
 		*footprint; /* of the last cluster that was freed, where they are taken */
 	uint8_t *specials[EMU_MAX_CTA_WARPS]; /* model of the EMU_BANK_WARP of each warp */

@@ -7,6 +7,7 @@
  */
 #include "async.h"
 #include "between.h"
+#include "coverage.h"
 #include "schedule.h"
 
 #include <pthread.h>
@@ -65,6 +66,7 @@ struct done {
 	uint64_t cluster;
 	struct emu_report report;
 	struct emu_footprint *footprint; /* NULL in fast mode */
+	struct emu_coverage *coverage;
 	bool stopped;
 };
 
@@ -91,7 +93,8 @@ struct pool {
 	uint64_t end;          /* behind the first cluster that stopped */
 	uint64_t instructions; /* of all that have run */
 	struct done *waiting;  /* by cluster; earlier ones still run */
-	bool met;              /* two clusters have touched the same bytes */
+	struct emu_coverage *coverage;
+	bool met; /* two clusters have touched the same bytes */
 };
 
 static void add_counters(struct emu_counters *to, const struct emu_counters *from)
@@ -122,10 +125,13 @@ static void merge(struct pool *pool)
 		emu_footprint_free(done->footprint);
 		if (!pool->grid->stopped) {
 			emu_report_merge(pool->grid, &done->report);
+			emu_coverage_merge(&pool->coverage, done->coverage);
+			done->coverage = NULL;
 			add_counters(&pool->grid->report->counters, &done->report.counters);
 			pool->grid->stopped = done->stopped;
 		}
 		emu_report_clear(&done->report);
+		emu_coverage_free(done->coverage);
 		free(done);
 	}
 }
@@ -150,6 +156,8 @@ static void finished(struct pool *pool, struct member *m, struct done *done)
 	done->report.counters = m->worker.counters;
 	done->footprint = m->worker.footprint;
 	m->worker.footprint = NULL;
+	done->coverage = m->worker.coverage;
+	m->worker.coverage = NULL;
 	done->stopped = m->grid.stopped;
 	memset(&m->report, 0, sizeof m->report);
 	pool->instructions += m->worker.instructions;
@@ -283,6 +291,9 @@ bool emu_run_threads(struct emu_grid *grid, int threads)
 	free(pool.members);
 	if (pool.met)
 		undo(grid);
+	else if (!grid->stopped)
+		emu_coverage_report(grid, pool.coverage);
+	emu_coverage_free(pool.coverage);
 	if (grid->between)
 		emu_footprint_end(grid);
 	return !pool.met;

@@ -1,5 +1,6 @@
 /* Tensor copies: cp.async.bulk.tensor and cp.reduce.async.bulk.tensor (8.2, 8.3). */
 #include "tma.h"
+#include "coverage.h"
 #include "timeline.h"
 
 #include <stdlib.h>
@@ -10,6 +11,7 @@ struct tma_op {
 	struct emu_warp *warp;
 	struct emu_bulk_group *group;
 	struct emu_tensormap map;
+	uint64_t map_at; /* generic address */
 	struct emu_box box;
 	int32_t coordinates[EMU_MAX_RANK];
 	struct emu_pixels pixels;        /* of im2col */
@@ -337,8 +339,9 @@ static bool read_map(struct emu_warp *warp, const struct emu_ins *ins, int lane,
 			  op->map.box[1]);
 		return false;
 	}
+	op->map_at = emu_address(warp, operand, lane);
 	if (warp->order)
-		emu_watch_map(warp, lane, emu_address(warp, operand, lane));
+		emu_watch_map(warp, lane, op->map_at);
 	if (form->mode == EMU_TM_TILED)
 		emu_box_shape(&op->map, &op->box);
 	else if (!read_offsets(warp, ins, lane, op))
@@ -500,6 +503,9 @@ static bool watch_load(struct tma_op *op, int lane)
 
 	if (!targets(&t))
 		return false;
+	if (op->form->mode == EMU_TM_TILED && !op->form->rows)
+		emu_coverage_note(op->warp->worker, &op->op.where, op->map_at, &op->map,
+				  op->coordinates);
 	end = emu_timeline_on(order) ? emu_timeline_load(order, t.address, footprint(op)) : 0;
 	for (int i = 0; i < t.count; i++) {
 		const struct emu_mbarrier *barrier = emu_mbarrier_at(
