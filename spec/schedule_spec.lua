@@ -3,6 +3,7 @@
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"
 local helper = require "helper"
+local mutation = require "hazard_mutation"
 local schedules = require "schedule_kernels"
 
 local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
@@ -62,6 +63,34 @@ describe("tc.dynamic_scheduling_loop", function()
     assert.are.equal(1, asked)
     assert.is_truthy(text:find("@%p[^\n]*try_cancel[^\n]*multicast::cluster::all"))
   end)
+end)
+
+-- ---- a dynamic loop, spoilt ----------------------------------------------------------------------------------------
+
+describe("a dynamic loop of two CTAs whose text has lost", function()
+  local kernel, total = schedules.counting{ grid = { 12 }, cluster = 2, roles = true }
+  local text = kernel:ptx{ target = "sm_100a" }
+  local READER, SCHEDULER = "// role four: warps", "// role scheduler: warp"
+
+  -- The rule of the first report.
+  local function rule_of(spoilt)
+    local out, seen = tc.zeros({ total }, tc.int32), tc.zeros({ total }, tc.int32)
+    local report = tc.ptx(spoilt):kernel "counting":emulate{ grid = { 24 }, block = { 256 }, cluster = { 2 },
+      smem = 64, mode = "check", target = "sm_100a", args = { out, seen } }
+    return report.hazards[1] and report.hazards[1].rule or "none"
+  end
+
+  it("nothing is right", function() assert.are.equal("none", rule_of(text)) end)
+  for lost, case in pairs{
+    ["the wait for the answer"] = { mutation.drop_wait(text, "+32], ", { behind = READER }), "copy-not-awaited" },
+    ["the wait for its readers"] = { mutation.drop_wait(text, "+48], ", { behind = SCHEDULER }), "shared-race" },
+    ["the count of its bytes"] = { mutation.drop(text, "arrive.expect_tx", { behind = SCHEDULER }), "deadlock" },
+    ["the multicast"] = { mutation.replace(text, "try_cancel", ".multicast::cluster::all", ""), "deadlock" },
+    ["an arrival of a reader"] = { mutation.drop(text, "mbarrier.arrive.release.cluster", { behind = READER }),
+      "deadlock" },
+  } do
+    it(lost, function() assert.are.equal(case[2], rule_of(case[1])) end)
+  end
 end)
 
 -- ---- a persistent matmul ----------------------------------------------------------------------------------------
@@ -224,8 +253,8 @@ describe("tc.try_cluster_cancel and tc.query_cluster_cancel", function()
   helper.build_refuses("a request of one CTA of several", "Every CTA along \"c\" has to make this request, but whether "
     .. "or how often it is made depends on the index along it.", pair, loop(all, true))
   helper.build_refuses("a request that nobody waits for",
-    "Nothing ever waits on barrier \"ready\" (line 229), which completes with the answer to this request.", {},
-    function()
+    ("Nothing ever waits on barrier \"ready\" (line %d), which completes with the answer to this request.")
+    :format(debug.getinfo(1, "l").currentline + 1), {}, function()
       tc.try_cluster_cancel(tc.cluster_cancel_result(), tc.barrier{ name = "ready" })
     end)
   helper.refuses("an unknown axis", "unknown grid axis 'z'; axes of the grid: x, y", function()

@@ -89,6 +89,7 @@ static bool is_access(const struct op *o)
 	case OP_LOAD:
 	case OP_STORE:
 	case OP_STORE_SCALAR:
+	case OP_QUERY_CLUSTER_CANCEL:
 		return true;
 	case OP_LOAD_SCALAR:
 		return o->u.load_scalar.ref->alloc->space == SP_SMEM;
