@@ -146,7 +146,14 @@ local function ring(change)
                end)
                tc.commit_arrive(done, not change.commit and { collective_axis = "x" } or nil)
             end
-            if change.wait then multiply() else tc.when(cta:eq(0), multiply) end
+            local leader = change.issuer and change.issuer(cta) or cta:eq(0)
+            if change.wait then
+               multiply()
+            elseif change.otherwise then
+               tc.when(leader, function() end, multiply)
+            else
+               tc.when(leader, multiply)
+            end
          end)
          store(function()
             tc.barrier_wait(done)
@@ -186,15 +193,37 @@ describe("A kernel of two CTAs", function()
       "This wait never ends in all CTAs but the first along \"x\": barrier \"loaded\" (line 110) is "
          .. "tracked by the leader, arrivals reach it there alone.", on "sm_100a", ring { wait = true })
    build_refuses("whose other CTA waits for a cluster barrier that the leader tracks",
-      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 191) is "
+      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 198) is "
          .. "tracked by the leader, arrivals reach it there alone.", on "sm_100a", function()
          local told = tc.cluster_barrier { collective_axes = "x", leader_tracked = true, name = "told" }
          tc.barrier_arrive(told)
          tc.barrier_wait(told)
       end)
+   build_refuses("whose other CTA alone waits for a cluster barrier that the leader tracks",
+      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 205) is "
+         .. "tracked by the leader, arrivals reach it there alone.", on "sm_100a", function()
+         local told = tc.cluster_barrier { collective_axes = "x", leader_tracked = true, name = "told" }
+         tc.barrier_arrive(told)
+         tc.when(tc.axis_index "x":eq(1), function() tc.barrier_wait(told) end)
+      end)
    build_refuses("that counts copies of both kinds on one barrier",
       "barrier \"loaded\" (line 110) gets copies with leader_tracked and copies without.",
       on "sm_100a", ring { mixed = true })
+   for _, case in ipairs { { "eq", 1 }, { "gt", 0 }, { "ne", 0 }, { "ge", 1 } } do
+      build_refuses("that the other CTA would issue: " .. case[1],
+         "This is never issued: of the CTAs along \"x\" the first one issues it, and a tc.when leaves that one out.",
+         on "sm_100a", ring { issuer = function(cta) return cta[case[1]](cta, case[2]) end })
+   end
+   build_refuses("that the other CTA would issue: else",
+      "This is never issued: of the CTAs along \"x\" the first one issues it, and a tc.when leaves that one out.",
+      on "sm_100a", ring { otherwise = true })
+   builds("that the leader issues: else", on "sm_100a", ring { otherwise = true, issuer = function(cta)
+      return cta:eq(1)
+   end })
+   for _, case in ipairs { { "lt", 1 }, { "le", 0 }, { "ne", 1 } } do
+      builds("that the leader issues: " .. case[1], on "sm_100a",
+         ring { issuer = function(cta) return cta[case[1]](cta, case[2]) end })
+   end
    build_refuses("whose operands each CTA copies for itself",
       "This tc.mma reads a in both CTAs along \"x\", but its role learns from its own CTA alone that it has been copied.",
       on "sm_100a", own_copies(false))

@@ -35,6 +35,81 @@ static void check_commits(const struct sites *s)
 	}
 }
 
+/* ---- who issues ---------------------------------------------------------------------------------
+ */
+
+/* What a comparison of the axis' index with a constant gives where the index is 0; else unknown. */
+enum answer {
+	NO,
+	YES,
+	UNKNOWN
+};
+
+static enum answer at_first(const struct kern *k, const struct val *cond, int axis)
+{
+	const struct val *a = cond->arg[0];
+	int64_t x = 0;
+
+	if (cond->kind != VAL_EXPR || !a || a->kind != VAL_AXIS || a->axis != k->grid_rank + axis ||
+	    !tc_val_is_const(cond->arg[1], &x))
+		return UNKNOWN;
+	switch (cond->op) {
+	case SO_EQ:
+		return x == 0 ? YES : NO;
+	case SO_NE:
+		return x != 0 ? YES : NO;
+	case SO_LT:
+		return x > 0 ? YES : NO;
+	case SO_LE:
+		return x >= 0 ? YES : NO;
+	case SO_GT:
+		return x < 0 ? YES : NO;
+	case SO_GE:
+		return x <= 0 ? YES : NO;
+	default:
+		return UNKNOWN;
+	}
+}
+
+/* The branch that keeps the first CTA along the axis from the op; NULL: none that is known. */
+static const struct op *leaves_out_first(const struct kern *k, const struct op *o, int axis)
+{
+	for (const struct scope *in = o->scope; in; in = in->parent) {
+		const struct op *when = in->owner;
+
+		if (when && when->kind == OP_WHEN &&
+		    at_first(k, when->u.when.cond, axis) == (in == when->u.when.then ? NO : YES))
+			return when;
+	}
+	return NULL;
+}
+
+static void check_issuer(const struct sites *s, const struct op *o, int axis)
+{
+	struct kern *k = s->kern;
+	const struct op *when = axis < 0 ? NULL : leaves_out_first(k, o, axis);
+
+	if (when)
+		tc_documented_at(&k->err, o->pos, PAIR_ISSUER,
+				 tc_arena_printf(&k->arena, "\n  the tc.when stands at %s",
+						 tc_pos_text(k, when->pos)),
+				 tc_axes_text(k, 1u << axis));
+}
+
+static void check_issuers(const struct sites *s)
+{
+	for (int i = 0; i < s->count; i++) {
+		const struct op *o = s->item[i].op;
+
+		if (o->kind == OP_MMA)
+			check_issuer(s, o, o->u.mma.collective_axis);
+		else if (o->kind == OP_COMMIT_ARRIVE)
+			check_issuer(s, o, o->u.arrive.collective_axis);
+		else if (tc_site_copies_to_tmem(o))
+			check_issuer(s, o, o->u.tmem_copy.collective_axis);
+	}
+}
+
 /* ---- barriers that the leader tracks ------------------------------------------------------ */
 
 static bool is_copy_on(const struct op *o, const struct barrier *b)
@@ -68,7 +143,8 @@ static void check_tracked(const struct sites *s, const struct barrier *b)
 
 		if (is_copy_on(o, b) && !o->u.copy.leader_tracked)
 			tc_documented_at(&k->err, o->pos, LEADER_MIXED, "", tc_barrier_text(k, b));
-		if (tc_site_waits(o) == b && !tc_stands_apart(k, o, axes))
+		if (tc_site_waits(o) == b &&
+		    (!tc_stands_apart(k, o, axes) || leaves_out_first(k, o, __builtin_ctz(axes))))
 			tc_documented_at(&k->err, o->pos, LEADER_WAIT, "", tc_axes_text(k, axes),
 					 tc_barrier_text(k, b));
 	}
@@ -167,6 +243,7 @@ static void check_accumulator(const struct sites *s, const struct site *mma)
 void tc_verify_collective(const struct sites *s)
 {
 	check_commits(s);
+	check_issuers(s);
 	for (int i = 0; i < s->kern->barriers.count; i++)
 		check_tracked(s, s->kern->barriers.item[i]);
 	for (int i = 0; i < s->count; i++) {
