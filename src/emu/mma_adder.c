@@ -227,7 +227,7 @@ static void add_groups(const struct emu_adder *adder, const struct emu_adder_sca
 							     emu_adder_formats[adder->a]),
 					emu_adder_take_apart(e->b[i], emu_adder_formats[adder->b]));
 			term.scale = p.scale;
-			term.significand += p.significand << p.exponent;
+			term.significand += p.significand * (INT64_C(1) << p.exponent);
 		}
 		if (!scale_term(scales, e->a_scale[block], &sa) ||
 		    !scale_term(scales, e->b_scale[block], &sb)) {
