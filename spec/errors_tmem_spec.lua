@@ -27,6 +27,9 @@ describe("tc.tmem refuses", function()
       alloc { { 128, 64 }, tc.u2, { packed = true } })
    refuses("6-bit elements", "Packing must be <= 8 and a power of 2, got: 5",
       alloc({ { 128, 64 }, tc.e2m3, { packed = true } }, { { 128, 64 }, tc.e2m1, { packed = true } }))
+   refuses("padded elements whose place is not documented",
+      "padded is for float4_e2m1fn, and in TMEM for float6_e3m2fn, not for float6_e2m3fn in TMEM.",
+      alloc({ { 128, 64 }, tc.e2m3, { padded = true } }, { { 128, 64 }, tc.e3m2, { padded = true } }))
    refuses("columns that do not fill cells", "Minor dimension of shape must be divisible by packing, got: (128, 63)",
       alloc({ { 128, 63 }, tc.f16, { packed = true } }, { { 128, 63 }, tc.f16, { packed = false } }))
    refuses("64 rows with odd columns", "64 rows of TMEM need a multiple of 8 columns, got 20.",
@@ -222,6 +225,15 @@ describe("Copies from SMEM to TMEM refuse", function()
       "TMEM layout default(packing=1) is not supported for scale copies. Only scales_layout() and "
          .. "b_scales_m64_collective_layout() are supported.",
       copy("async_copy_scales_to_tmem", { { 1, 1, 32, 16 }, tc.e8m0 }, { { 128, 4 }, tc.e8m0, { packed = false } }))
+end)
+
+describe("tc.async_copy_smem_to_tmem", function()
+   refuses("brings padded elements to padded ones", "SMEM has elements of 8 bits, TMEM of 4.", function()
+      local s = tc.smem({ 128, 128 }, tc.e2m1, { padded = true })
+      local t = tc.tmem({ 128, 128 }, tc.e2m1, { packed = true })
+      local good = tc.tmem({ 128, 128 }, tc.e2m1, { padded = true })
+      return function() tc.async_copy_smem_to_tmem(s, t) end, function() tc.async_copy_smem_to_tmem(s, good) end
+   end)
 end)
 
 describe("tc.union refuses", function()

@@ -39,8 +39,9 @@ function M.tile(o)
       local a_smem = smem(a_shape, o.a, o.a_swizzle, o.padded and o.a == tc.e2m1 or nil)
       local b_smem = smem(b_shape, o.b, o.b_swizzle, o.padded and o.b == tc.e2m1 or nil)
       local acc = o.d == tc.f16 and tc.tmem({ m, n }, o.d, { packed = false }) or tc.tmem({ m, n }, o.d)
-      local packed = o.a.bits < 32 or nil
-      local a_tmem = o.a_tmem and tc.tmem({ m, k }, o.a, { packed = packed })
+      local spread = o.padded and o.a.bits < 8
+      local a_tmem = o.a_tmem
+        and tc.tmem({ m, k }, o.a, { packed = not spread and o.a.bits < 32 or nil, padded = spread or nil })
       local loaded = tc.barrier{ num_arrivals = o.scale and 4 or 2 }
       local done = tc.barrier{ orders_tensor_core = true }
       local options = {}

@@ -122,6 +122,11 @@ describe("tcgen05.mma", function()
     for _, dtype in ipairs{ tc.f16, tc.f32, tc.e4m3 } do
       mma.dense{ m = 128, n = 64, k = 128, a = dtype, b = dtype, a_tmem = "copy", b_transposed = true }
     end
+    for _, dtype in ipairs{ tc.e2m1, tc.e3m2 } do
+      for _, b in ipairs(floats) do
+        mma.dense{ m = 128, n = 64, k = 256, a = dtype, b = b, padded = true, a_tmem = "copy", b_transposed = true }
+      end
+    end
   end)
 
   it("in several calls along K", function()

@@ -68,6 +68,8 @@ describe("Block-scaled tcgen05.mma", function()
       check{ m = 128, n = 64, k = 128, a = a, b = tc.e4m3, scale = tc.e8m0, block = 32, a_tmem = "store" }
     end
     check{ m = 128, n = 64, k = 256, a = tc.e2m1, b = tc.e2m1, scale = tc.e4m3, block = 16, a_tmem = "copy" }
+    check{ m = 128, n = 64, k = 256, a = tc.e3m2, b = tc.e2m1, scale = tc.e8m0, block = 32, padded = true,
+           a_tmem = "copy" }
   end)
 
   it("in several calls along K, each with its columns of the scales", function()

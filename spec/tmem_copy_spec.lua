@@ -34,6 +34,23 @@ local function round_trip(o)
 end
 
 describe("tc.async_copy_smem_to_tmem", function()
+  it("spreads padded elements to a byte each, where peek finds them", function()
+    for _, dtype in ipairs{ tc.e2m1, tc.e3m2 } do
+      local k, x = tc.record{ args = { tc.gmem({ 128, 128 }, dtype) }, target = "sm_100a" }
+      local smem = tc.smem({ 128, 128 }, dtype, { padded = dtype == tc.e2m1 or nil })
+      local tmem = tc.tmem({ 128, 128 }, dtype, { padded = true })
+      local loaded, done = tc.barrier{}, tc.barrier{ orders_tensor_core = true }
+      tc.copy_gmem_to_smem(x, smem, loaded)
+      tc.barrier_wait(loaded)
+      tc.async_copy_smem_to_tmem(smem, tmem)
+      tc.commit_arrive(done)
+      tc.barrier_wait(done)
+      local source = tc.randint({ 128, 128 }, dtype, { low = -3, high = 4, seed = 1 })
+      assert.is_true(tmem:peek{ quiet = true, args = { source } }:equal(source))
+      k:close()
+    end
+  end)
+
   for _, case in ipairs{
     { n = 64, dtype = tc.float16 }, { n = 128, dtype = tc.float16 }, { n = 160, dtype = tc.float16, swizzle = 64 },
     { n = 16, dtype = tc.float16, swizzle = 32 }, { n = 64, dtype = tc.bfloat16, swizzle = 64 },

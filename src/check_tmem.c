@@ -227,7 +227,7 @@ static void check_metadata(struct kern *k, const struct ref *src, const struct r
 static void check_tile_copy(struct kern *k, const struct ref *src, const struct ref *dst)
 {
 	const struct alloc *a = dst->alloc;
-	int full = 32 / tc_dtypes[a->dtype].bits;
+	int full = 32 / tc_stored_bits(a);
 	struct smem_layout layout;
 
 	if (src->alloc->dtype != a->dtype)
@@ -236,6 +236,11 @@ static void check_tile_copy(struct kern *k, const struct ref *src, const struct 
 	if (!tc_same_shape(src, dst))
 		tc_documented(&k->err, COPY_TMEM_SHAPE, "", tc_shape_text(k, src),
 			      tc_shape_text(k, dst));
+	if (tc_stored_bits(src->alloc) != tc_stored_bits(a))
+		tc_documented(&k->err, COPY_TMEM_PADDED,
+			      tc_join(k, tc_got(k, "src", src), tc_got(k, "dst", dst)),
+			      tc_integer_text(k, tc_stored_bits(src->alloc)),
+			      tc_integer_text(k, tc_stored_bits(a)));
 	if (a->packing != full)
 		tc_documented(&k->err, COPY_PACKED, tc_got(k, "dst", dst), tc_integer_text(k, full),
 			      tc_integer_text(k, a->packing));

@@ -9,7 +9,7 @@ int tc_stored_bits(const struct alloc *a)
 {
 	int bits = tc_dtypes[a->dtype].bits;
 
-	return a->space == SP_SMEM && (bits == 6 || a->padded) ? 8 : bits;
+	return a->padded || (a->space == SP_SMEM && bits == 6) ? 8 : bits;
 }
 
 #define CORE_ROW 16 /* bytes of a row of a core matrix */

@@ -50,23 +50,31 @@ void tc_lower_tcgen05_commit(struct low *l, const struct op *op)
 
 /* ---- SMEM to TMEM -------------------------------------------------------------------------- */
 
-/* Row i goes to lane i; an instruction moves 32 bytes of each, 16 where rows have no more. */
+/*
+ * Row i goes to lane i; an instruction moves 32 bytes of each, 16 where rows have no more.  Padded
+ * elements get a byte each.
+ */
 void tc_lower_tcgen05_copy(struct low *l, const struct op *op)
 {
 	const struct tmem_copy_op *o = &op->u.tmem_copy;
 	struct smem_operand src;
 	struct maddr dst;
+	const char *shape, *spread = "";
 	int64_t bytes, unit;
 
+	if (o->dst->alloc->padded)
+		spread = tc_dtypes[o->dst->alloc->dtype].bits == 4 ? ".b8x16.b4x16_p64"
+								   : ".b8x16.b6x16_p32";
 	tc_low_pair_leader(l, o->collective_axis);
 	dst = tc_low_tmem_view(l, o->dst);
 	tc_low_smem_operand(l, &src, o->src, 1, whole);
 	bytes = o->src->extent[o->src->alloc->rank - 1].size * src.layout.bits / 8;
 	unit = src.layout.swizzle ? 32 : 16;
+	shape = tc_arena_printf(l->arena, "%s%s", unit == 32 ? "128x256b" : "128x128b", spread);
 	for (int64_t at = 0; at < bytes; at += unit) {
 		int64_t column = at * 8 / src.layout.bits;
 
-		mi(l, opcode(l, "cp", unit == 32 ? "128x256b" : "128x128b"), M(dst, at / 4),
+		mi(l, opcode(l, "cp", shape), M(dst, at / 4),
 		   R(tc_low_operand_at(l, &src, 0, column)));
 	}
 }

@@ -222,7 +222,8 @@ static int allocate_at(lua_State *L, enum space space, int arg)
 	"with K "                                                                                  \
 	"first need, or \"none\"; default: the largest that divides a "                            \
 	"row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or "     \
-	"6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA "      \
+	"6-bit elements, or without scales, wants them; in TMEM, as A of such a tc.mma, also "     \
+	"float6_e3m2fn: each in a byte). TMEM takes `collective` (for 2-CTA "                      \
 	"MMAs), `packed` (a dtype narrower than 32 "                                               \
 	"bits needs it: true for an A operand, false for an f16 accumulator) or `layout` "         \
 	"(\"m64_collective\", \"scales\", \"b_scales_m64_collective\", \"sparse_metadata\"). "     \

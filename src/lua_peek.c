@@ -366,7 +366,9 @@ static uint64_t tmem_element(lua_State *L, const struct peek *p, const int64_t *
 		slot = slot * a->shape[i].size + index[i];
 	lane = lane_of(a, index[a->rank - 2], &column);
 	int64_t word = (a->offset + slot * per_slot + column) * LANES + lane;
-	return take_bits(L, p, 4 * word, element % packing * (32 / packing), bits);
+	/* Padded elements stand in the middle of their byte. */
+	return take_bits(L, p, 4 * word,
+			 element % packing * (32 / packing) + (tc_stored_bits(a) - bits) / 2, bits);
 }
 
 static uint64_t gmem_element(const struct array *a, const void *data, const int64_t *index)

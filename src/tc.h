@@ -225,7 +225,7 @@ struct alloc {
 	int swizzle;
 	bool swizzle_given;
 	bool atom_32; /* SMEM: a swizzle of 128 that moves 32 bytes together, not 16 */
-	/* SMEM: 16 elements of 4 bits fill 16 bytes, the second half of which is unused. */
+	/* SMEM: 16 elements of 4 bits fill 16 bytes, packed at their start; TMEM: each in a byte. */
 	bool padded;
 	/* SMEM: `tiling` given; only checked, since the image is the compiler's choice */
 	bool tiling_given;
@@ -783,7 +783,7 @@ bool tc_static_shape(const struct ref *r);
 
 void tc_check_alloc(struct kern *k, struct alloc *a, bool packed_given, bool layout_given,
 		    bool collective_given); /* completes swizzle, packing, columns */
-/* Bits that memory has for an element: in SMEM 6-bit and padded ones take a byte. */
+/* Bits that memory has for an element: padded ones, and 6-bit ones in SMEM, take a byte. */
 int tc_stored_bits(const struct alloc *a);
 /* 32-bit columns that `columns` elements of `rows` rows take in the layout of a TMEM allocation. */
 int64_t tc_tmem_columns(const struct alloc *a, int64_t rows, int64_t columns);
