@@ -140,7 +140,7 @@ function tc.allclose(a, b, opts) end
 
 ---Allocates shared or tensor memory for the kernel that is being recorded.
 ---
----SMEM takes `swizzle` (128, 64, 32, "128B_atom_32B", which float32 operands stored with K first need, or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
+---SMEM takes `swizzle` (128, 64, 32, "128B_atom_32B", which float32 operands stored with K first need, or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them; in TMEM, as A of such a tc.mma, also float6_e3m2fn: each in a byte). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
 ---
 ---Allocations are static: one per call, whatever loop of the kernel they stand in.
 ---@param space Space
@@ -809,7 +809,7 @@ function tc.settings() end
 
 ---`tc.allocate` in shared memory. The last two dimensions are a tile, the others count tiles (stages).
 ---
----SMEM takes `swizzle` (128, 64, 32, "128B_atom_32B", which float32 operands stored with K first need, or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
+---SMEM takes `swizzle` (128, 64, 32, "128B_atom_32B", which float32 operands stored with K first need, or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them; in TMEM, as A of such a tc.mma, also float6_e3m2fn: each in a byte). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
 ---
 ---Allocations are static: one per call, whatever loop of the kernel they stand in.
 ---@param shape integer[]
@@ -867,7 +867,7 @@ function tc.tensormap(array, opts) end
 
 ---`tc.allocate` in tensor memory: 64 or 128 rows (lanes), and columns of 32 bits, 512 in all.
 ---
----SMEM takes `swizzle` (128, 64, 32, "128B_atom_32B", which float32 operands stored with K first need, or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
+---SMEM takes `swizzle` (128, 64, 32, "128B_atom_32B", which float32 operands stored with K first need, or "none"; default: the largest that divides a row) and `padded` (float4_e2m1fn: 16 elements fill 16 bytes, as a tc.mma with 8- or 6-bit elements, or without scales, wants them; in TMEM, as A of such a tc.mma, also float6_e3m2fn: each in a byte). TMEM takes `collective` (for 2-CTA MMAs), `packed` (a dtype narrower than 32 bits needs it: true for an A operand, false for an f16 accumulator) or `layout` ("m64_collective", "scales", "b_scales_m64_collective", "sparse_metadata"). `tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. `name` shows in messages and dumps.
 ---
 ---Allocations are static: one per call, whatever loop of the kernel they stand in.
 ---@param shape integer[]
