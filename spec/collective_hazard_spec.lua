@@ -30,7 +30,8 @@ local function run(ptx, mode)
   local a, b = kernels.integers({ M, K }, tc.bfloat16, 1), kernels.integers({ K, N }, tc.bfloat16, 2)
   local out = tc.zeros({ M, N }, tc.float32)
   local report = tc.ptx(ptx):kernel "pair_persistent":emulate{
-    grid = { 2 }, block = { 256 }, cluster = { 2 }, smem = 90 * 1024, mode = mode or "check", numerics = "f32", seed = 3,
+    grid = { 2 }, block = { 256 }, cluster = { 2 }, smem = 90 * 1024,
+    mode = mode or "check", numerics = "f32", seed = 3,
     args = { map(a, "bf16", 2, K, M, { 64, 128 }), map(b, "bf16", 2, N, K, { 64, 64 }),
              map(out, "f32", 4, N, M, { 32, 128 }) },
   }
@@ -67,7 +68,8 @@ local catalogue = {
     all("%.multicast::cluster%.b64 (%[%%r%d+%+81936%]), %%h%d", ".b64 %1"), { "deadlock" } },
   { "the leader expects the bytes of one CTA", all("32768;", "16384;"),
     { "mbarrier-wrong-phase", "copy-not-awaited", "mma-not-awaited", "deadlock" } },
-  { "each CTA's copies signal its own barrier", all("mapa.shared::cluster.u32 (%%r%d+), %%smem, 0", "mov.b32 %1, %%smem"),
+  { "each CTA's copies signal its own barrier",
+    all("mapa.shared::cluster.u32 (%%r%d+), %%smem, 0", "mov.b32 %1, %%smem"),
     { "deadlock" } },
   { "a copy signals the peer without .cta_group::2", all("bytes%.cta_group::2", "bytes"), { "mbarrier-rank" } },
   { "the accumulator is not released", function(t) return drop_wait(t, READ, { behind = MMA }) end, { "tmem-race" } },
@@ -76,7 +78,8 @@ local catalogue = {
       return (t:gsub("@%%p%d+ mbarrier.arrive.release.cluster.shared::cluster.b64 _, %[%%r164%], 1",
         "@%%elected_store mbarrier.arrive.shared::cta.b64 _, [%%r167]"))
     end, { "tmem-race" } },
-  { "the release has no fence", function(t) return drop(t, "fence::before_thread_sync", { behind = "barrier_arrive" }) end,
+  { "the release has no fence",
+    function(t) return drop(t, "fence::before_thread_sync", { behind = "barrier_arrive" }) end,
     { "tcgen05-fence-before" } },
   { "the epilogue does not wait for the MMA", function(t) return drop_wait(t, DONE, { behind = STORE }) end,
     { "undefined-tmem-load", "undefined-value", "tmem-race", "mma-not-awaited", "tcgen05-fence-before" } },
@@ -217,7 +220,8 @@ local function copied(o)
   for i = 0, 3 do rows:set(i, 0, 100 + i) end
   local out = tc.zeros({ 2, 2 }, tc.int32)
   local ptx = PTX:gsub("%$(%w+)", function(key) return tostring(o[key]) end)
-  local report = tc.ptx(ptx):kernel "copy":emulate{ grid = { 2 }, block = { 32 }, cluster = { 2 }, mode = o.mode or "check",
+  local report = tc.ptx(ptx):kernel "copy":emulate{ grid = { 2 }, block = { 32 }, cluster = { 2 },
+    mode = o.mode or "check",
     args = { tc.tensormap(rows, { dims = { 32, 4 }, strides = { 128 }, box = { 32, 2 }, element_strides = { 1, 1 },
       swizzle = "none", interleave = "none", l2 = "none", dtype = "s32", oob = "zeros" }), out } }
   return out:totable(), report

@@ -211,7 +211,8 @@ function collective.tile(o)
   local a_shape = o.a_transposed and { half.k, TM } or { TM, half.k }
   local b_shape = o.b_transposed and { half.n, K } or { K, half.n }
   local blocks = o.scale and K // o.block
-  local b_scales_shape = o.scale and (TM == 64 and { 1, blocks // 4, 64, 16 } or { (TN + 127) // 128, blocks // 4, 32, 16 })
+  local b_scales_shape = o.scale
+    and (TM == 64 and { 1, blocks // 4, 64, 16 } or { (TN + 127) // 128, blocks // 4, 32, 16 })
   local function doubled(shape, axis)
     local whole = { table.unpack(shape) }
     whole[axis + 1] = 2 * whole[axis + 1]

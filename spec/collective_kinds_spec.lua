@@ -58,7 +58,8 @@ describe("tcgen05.mma of two CTAs", function()
     end)
     it(("M = %d, of kind::i8"):format(2 * rows), function()
       for _, a in ipairs{ tc.i8, tc.u8 } do
-        dense{ rows = rows, n = 128, k = 64, a = a, b = tc.i8, d = tc.i32, b_transposed = true, targets = { "sm_100a" } }
+        dense{ rows = rows, n = 128, k = 64, a = a, b = tc.i8, d = tc.i32, b_transposed = true,
+          targets = { "sm_100a" } }
       end
     end)
   end
@@ -114,7 +115,8 @@ describe("Block-scaled tcgen05.mma of two CTAs", function()
       for _, n in ipairs{ 32, 64, 128, 192, 256 } do
         scaled{ rows = rows, n = n, k = 128, a = tc.e4m3, b = tc.e5m2, scale = tc.e8m0, block = 32 }
       end
-      scaled{ rows = rows, n = 128, k = 512, a = tc.e5m2, b = tc.e4m3, scale = tc.e8m0, block = 32, modes = { "check" } }
+      scaled{ rows = rows, n = 128, k = 512, a = tc.e5m2, b = tc.e4m3, scale = tc.e8m0, block = 32,
+        modes = { "check" } }
       scaled{ rows = rows, n = 64, k = 128, a = tc.e2m1, b = tc.e3m2, scale = tc.e8m0, block = 32, padded = true }
     end)
     it(("M = %d, of kind::mxf4 and kind::mxf4nvf4"):format(2 * rows), function()

@@ -132,7 +132,8 @@ end)
 describe("A cluster barrier that the leader tracks", function()
   for _, case in ipairs{ { cluster = { 1, 2 }, axis = "x" }, { cluster = { 3, 2 }, axis = "y" },
                          { cluster = { 2, 3 }, axis = "x" }, { cluster = { 4, 1 }, axis = "y" } } do
-    it(("tells the first of the CTAs along %s of %d x %d"):format(case.axis, case.cluster[1], case.cluster[2]), function()
+    it(("tells the first of the CTAs along %s of %d x %d"):format(case.axis, case.cluster[1], case.cluster[2]),
+      function()
       local kernel = collective.sum(case)
       local rows, columns = case.cluster[1], case.cluster[2]
       local parts = kernels.integers({ rows, columns, 64, 32 }, tc.float32, 5)
@@ -188,7 +189,8 @@ describe("The code of two CTAs", function()
     has(text, "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r", ", 32768;", "mapa.shared::cluster.u32")
     assert.are.equal(2, count(text, "complete_tx::bytes.cta_group::2"))
     -- both CTAs of ranks 0 and 1
-    has(text, "mov.b16 %h1, 3;", "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64")
+    has(text, "mov.b16 %h1, 3;",
+      "tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64")
     has(text, "tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32", "tcgen05.relinquish_alloc_permit.cta_group::2")
     local last = text:match "L_done:\n(.*)"
     has(last, "barrier.cluster.arrive;\n\tbarrier.cluster.wait;")
@@ -225,8 +227,10 @@ describe("A recording of two CTAs", function()
       local cta, acc = tc.axis_index "cta", tc.tmem({ 2, rows, 64 }, tc.f32, { collective = true })
       local a_smem, b_smem = tc.smem({ rows, 64 }, tc.f16), tc.smem({ 64, 32 }, tc.f16)
       local loaded, done = tc.barrier{ num_arrivals = 2 }, tc.barrier{ orders_tensor_core = true }
-      tc.copy_gmem_to_smem(a, a_smem, loaded, { collective_axes = "cta", leader_tracked = "partitioned", partition_axis = 0 })
-      tc.copy_gmem_to_smem(b, b_smem, loaded, { collective_axes = "cta", leader_tracked = "partitioned", partition_axis = 1 })
+      tc.copy_gmem_to_smem(a, a_smem, loaded, { collective_axes = "cta", leader_tracked = "partitioned",
+        partition_axis = 0 })
+      tc.copy_gmem_to_smem(b, b_smem, loaded, { collective_axes = "cta", leader_tracked = "partitioned",
+        partition_axis = 1 })
       tc.when(cta:eq(0), function()
         tc.barrier_wait(loaded)
         tc.mma(acc[1], a_smem, b_smem, { accumulate = false, collective_axis = "cta" })
@@ -234,7 +238,8 @@ describe("A recording of two CTAs", function()
       end)
       tc.barrier_wait(done)
       local text = k:ops()
-      for _, part in ipairs{ "leader_tracked=partitioned%(1%)", "mma tmem0%[1, :, :%] = smem1 @ smem2 collective_axis=cta",
+      for _, part in ipairs{ "leader_tracked=partitioned%(1%)",
+        "mma tmem0%[1, :, :%] = smem1 @ smem2 collective_axis=cta",
                              "commit_arrive barrier1 collective_axis=cta" } do
         assert.matches(part, text)
       end

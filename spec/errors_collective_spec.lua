@@ -12,7 +12,8 @@ local function on(target)
 end
 
 local function operands()
-   return tc.tmem({ 128, 256 }, tc.f32, { collective = true }), tc.smem({ 128, 64 }, tc.f16), tc.smem({ 64, 128 }, tc.f16)
+   return tc.tmem({ 128, 256 }, tc.f32, { collective = true }), tc.smem({ 128, 64 }, tc.f16), tc.smem({ 64, 128 },
+     tc.f16)
 end
 
 describe("An arrival of the tensor core in both CTAs refuses", function()
@@ -24,14 +25,15 @@ describe("An arrival of the tensor core in both CTAs refuses", function()
          return function() tc.mma(acc, a, b, { collective_axis = "x", barrier = wrong }) end,
             function() tc.mma(acc, a, b, { collective_axis = "x", barrier = right }) end
       end, pair)
-   refuses("a cluster barrier, of a commit", "A tensor-core arrival with collective_axis arrives in both CTAs by itself: "
-      .. "it takes a tc.barrier, not a tc.cluster_barrier.", function()
+   refuses("a cluster barrier, of a commit", "A tensor-core arrival with collective_axis arrives in both CTAs by "
+      .. "itself: it takes a tc.barrier, not a tc.cluster_barrier.", function()
          local wrong = tc.cluster_barrier { collective_axes = "x", orders_tensor_core = true }
          local right = tc.barrier { orders_tensor_core = true }
          return function() tc.commit_arrive(wrong, { collective_axis = "x" }) end,
             function() tc.commit_arrive(right, { collective_axis = "x" }) end
       end, pair)
-   refuses("the barrier of a peer", "Peer device references are not allowed in the lowering of this primitive.", function()
+   refuses("the barrier of a peer", "Peer device references are not allowed in the lowering of this primitive.",
+     function()
       local right = tc.barrier { orders_tensor_core = true }
       return function() tc.commit_arrive(tc.cluster_ref(right, 1), { collective_axis = "x" }) end,
          function() tc.commit_arrive(right, { collective_axis = "x" }) end
@@ -48,8 +50,8 @@ describe("An mma of two CTAs refuses", function()
             function() tc.mma(right, a, b, { collective_axis = "x" }) end
       end
    end
-   refuses("an accumulator in the layout of one CTA", "Accumulator layout mismatch: expected m64_collective(packing=1), "
-      .. "got half_lane(packing=1)", shaped(64, 128, "half_lane"), pair)
+   refuses("an accumulator in the layout of one CTA", "Accumulator layout mismatch: expected "
+      .. "m64_collective(packing=1), got half_lane(packing=1)", shaped(64, 128, "half_lane"), pair)
    refuses("A of 64 rows in TMEM", "Only M=128 is supported for MMA with A in TMEM, but got M=64", function()
       local acc = tc.tmem({ 64, 128 }, tc.f32, { collective = true })
       local a = tc.tmem({ 64, 64 }, tc.f16, { packed = true, collective = true })
@@ -73,7 +75,8 @@ describe("A copy into TMEM refuses", function()
       copies(true, nil, { collective_axis = "x" }), pair)
    refuses("to be of two CTAs where its target is of one", "dst Ref must be collective if collective_axis is set.",
       copies(false, { collective_axis = "x" }, nil), pair)
-   refuses("axes other than the last", "Can only perform collective MMA along minormost cluster axis. Got y, expected x.",
+   refuses("axes other than the last", "Can only perform collective MMA along minormost cluster axis. Got y, "
+     .. "expected x.",
       copies(true, { collective_axis = "y" }, { collective_axis = "x" }),
       { cluster = { 2, 2 }, cluster_names = { "y", "x" } })
 end)
@@ -129,7 +132,8 @@ local function ring(change)
                end
                if change.copy then tc.when(cta:eq(0), copy) else copy() end
                tc.copy_gmem_to_smem(x:tile({ k, 0 }, { 64, change.mixed and 64 or 128 }), b[s], loaded[s],
-                  not change.mixed and { collective_axes = "x", leader_tracked = "partitioned", partition_axis = 1 } or nil)
+                  not change.mixed and { collective_axes = "x", leader_tracked = "partitioned",
+                    partition_axis = 1 } or nil)
             end)
          end)
          issue(function()
@@ -190,24 +194,24 @@ describe("A kernel of two CTAs", function()
    build_refuses("with a commit of one CTA", "Collective attributes are inconsistent across operations in the kernel.",
       on "sm_100a", ring { commit = true })
    build_refuses("whose other CTA waits for what the leader is told",
-      "This wait never ends in all CTAs but the first along \"x\": barrier \"loaded\" (line 110) is "
+      "This wait never ends in all CTAs but the first along \"x\": barrier \"loaded\" (line 113) is "
          .. "tracked by the leader, arrivals reach it there alone.", on "sm_100a", ring { wait = true })
    build_refuses("whose other CTA waits for a cluster barrier that the leader tracks",
-      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 198) is "
+      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 202) is "
          .. "tracked by the leader, arrivals reach it there alone.", on "sm_100a", function()
          local told = tc.cluster_barrier { collective_axes = "x", leader_tracked = true, name = "told" }
          tc.barrier_arrive(told)
          tc.barrier_wait(told)
       end)
    build_refuses("whose other CTA alone waits for a cluster barrier that the leader tracks",
-      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 205) is "
+      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 209) is "
          .. "tracked by the leader, arrivals reach it there alone.", on "sm_100a", function()
          local told = tc.cluster_barrier { collective_axes = "x", leader_tracked = true, name = "told" }
          tc.barrier_arrive(told)
          tc.when(tc.axis_index "x":eq(1), function() tc.barrier_wait(told) end)
       end)
    build_refuses("that counts copies of both kinds on one barrier",
-      "barrier \"loaded\" (line 110) gets copies with leader_tracked and copies without.",
+      "barrier \"loaded\" (line 113) gets copies with leader_tracked and copies without.",
       on "sm_100a", ring { mixed = true })
    for _, case in ipairs { { "eq", 1 }, { "gt", 0 }, { "ne", 0 }, { "ge", 1 } } do
       build_refuses("that the other CTA would issue: " .. case[1],
@@ -225,12 +229,14 @@ describe("A kernel of two CTAs", function()
          ring { issuer = function(cta) return cta[case[1]](cta, case[2]) end })
    end
    build_refuses("whose operands each CTA copies for itself",
-      "This tc.mma reads a in both CTAs along \"x\", but its role learns from its own CTA alone that it has been copied.",
+      "This tc.mma reads a in both CTAs along \"x\", but its role learns from its own CTA alone that it has been "
+        .. "copied.",
       on "sm_100a", own_copies(false))
    builds("whose operands each CTA copies for itself and tells the other", on "sm_100a", own_copies(true))
    local function into_tmem(options)
       return function(x)
-         local smem, tmem = tc.smem({ 128, 64 }, tc.f16), tc.tmem({ 128, 64 }, tc.f16, { packed = true, collective = true })
+         local smem, tmem = tc.smem({ 128, 64 }, tc.f16), tc.tmem({ 128, 64 }, tc.f16, { packed = true,
+           collective = true })
          local loaded, done = tc.barrier {}, tc.barrier { orders_tensor_core = true }
          tc.copy_gmem_to_smem(x:tile({ 0, 0 }, { options and 256 or 128, 64 }), smem, loaded, options)
          tc.when(tc.axis_index "x":eq(0), function()
@@ -250,15 +256,16 @@ describe("A kernel of two CTAs", function()
       "Every CTA along \"x\" has to make this copy, but whether or how often it is made depends on the index along it.",
       on "sm_100a", ring { copy = true })
    build_refuses("whose slots one CTA alone is told of",
-      "This copy overwrites a slot that an MMA of both CTAs along \"x\" reads, but its role waits for nothing that tells of "
-         .. "that MMA in each CTA.", on "sm_100a", ring { release = true })
+      "This copy overwrites a slot that an MMA of both CTAs along \"x\" reads, but its role waits for nothing that "
+         .. "tells of that MMA in each CTA.", on "sm_100a", ring { release = true })
    build_refuses("whose accumulator is released within each CTA",
-      "This tc.mma overwrites its accumulator in both CTAs along \"x\", but its role learns from its own CTA alone that it "
-         .. "has been read.", on "sm_100a", ring { tiles = 3, read = function()
+      "This tc.mma overwrites its accumulator in both CTAs along \"x\", but its role learns from its own CTA alone "
+         .. "that it has been read.", on "sm_100a", ring { tiles = 3, read = function()
             return tc.barrier { orders_tensor_core = true, name = "read" }
          end })
    build_refuses("is none of Hopper's: its tensor memory",
-      "Collective TMEM does not exist on sm_90a: there, tensor memory lies in registers of one CTA.", on "sm_90a", function()
+      "Collective TMEM does not exist on sm_90a: there, tensor memory lies in registers of one CTA.", on "sm_90a",
+        function()
          tc.tmem({ 128, 128 }, tc.f32, { collective = true })
       end)
    build_refuses("is none of Hopper's: its copies", "a copy with leader_tracked does not run on sm_90a: there, a copy "
