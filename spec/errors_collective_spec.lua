@@ -174,11 +174,14 @@ local function own_copies(tell)
       local cta = tc.axis_index "x"
       local acc, a, b = operands()
       local loaded, there = tc.barrier { num_arrivals = 2 }, tc.cluster_barrier { collective_axes = "x" }
-      local done = tc.barrier { orders_tensor_core = true }
+      local done, peer = tc.barrier { orders_tensor_core = true }, tc.barrier {}
       tc.copy_gmem_to_smem(x:tile({ cta, 0 }, { 128, 64 }), a, loaded)
       tc.copy_gmem_to_smem(x:tile({ 0, cta }, { 64, 128 }), b, loaded)
       tc.barrier_wait(loaded)
-      if tell then
+      if tell == "peer" then
+         tc.when(cta:eq(1), function() tc.barrier_arrive(tc.cluster_ref(peer, 0)) end,
+            function() tc.barrier_wait(peer) end)
+      elseif tell then
          tc.barrier_arrive(there)
          tc.barrier_wait(there)
       end
@@ -197,14 +200,14 @@ describe("A kernel of two CTAs", function()
       "This wait never ends in all CTAs but the first along \"x\": barrier \"loaded\" (line 113) is "
          .. "tracked by the leader, arrivals reach it there alone.", on "sm_100a", ring { wait = true })
    build_refuses("whose other CTA waits for a cluster barrier that the leader tracks",
-      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 202) is "
+      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 205) is "
          .. "tracked by the leader, arrivals reach it there alone.", on "sm_100a", function()
          local told = tc.cluster_barrier { collective_axes = "x", leader_tracked = true, name = "told" }
          tc.barrier_arrive(told)
          tc.barrier_wait(told)
       end)
    build_refuses("whose other CTA alone waits for a cluster barrier that the leader tracks",
-      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 209) is "
+      "This wait never ends in all CTAs but the first along \"x\": barrier \"told\" (line 212) is "
          .. "tracked by the leader, arrivals reach it there alone.", on "sm_100a", function()
          local told = tc.cluster_barrier { collective_axes = "x", leader_tracked = true, name = "told" }
          tc.barrier_arrive(told)
@@ -233,6 +236,7 @@ describe("A kernel of two CTAs", function()
         .. "copied.",
       on "sm_100a", own_copies(false))
    builds("whose operands each CTA copies for itself and tells the other", on "sm_100a", own_copies(true))
+   builds("whose other CTA tells the leader by an arrival there", on "sm_100a", own_copies("peer"))
    local function into_tmem(options)
       return function(x)
          local smem, tmem = tc.smem({ 128, 64 }, tc.f16), tc.tmem({ 128, 64 }, tc.f16, { packed = true,

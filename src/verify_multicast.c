@@ -54,10 +54,13 @@ void tc_mark_informed(const struct sites *s, unsigned axes, enum informant by, b
 
 	for (int i = 0; i < s->kern->barriers.count; i++)
 		informed[i] = covers(s->kern->barriers.item[i], axes);
-	for (int i = 0; i < s->count && by == BY_MMAS; i++) {
-		const struct barrier *b = tc_site_arrives(s->item[i].op);
+	for (int i = 0; i < s->count; i++) {
+		const struct op *o = s->item[i].op;
+		const struct barrier *b = tc_site_arrives(o);
+		bool pair = by == BY_MMAS && pair_of(o) && (pair_of(o) & axes) == axes;
 
-		if (b && pair_of(s->item[i].op) && (pair_of(s->item[i].op) & axes) == axes)
+		/* Whose arrivals a peer gets is not known: it may be told of all. */
+		if (b && (pair || tc_site_is_remote(o)))
 			informed[b->id] = true;
 	}
 	while (changed) {
