@@ -136,6 +136,7 @@ local calls = {
   ["tcmma.async_prefetch"] = function(o) return { o.a } end,
   ["tcmma.semaphore_signal"] = function(o) return { o.sem[0] } end,
   ["tcmma.semaphore_wait"] = function(o) return { o.sem[0] } end,
+  ["tcmma.raise_documented"] = function() return { "LOOP_TILING" } end,
   ["tcmma.block_spec"] = function() return { { 4, 4 }, function() return 0, 0 end } end,
   ["tcmma.emit_pipeline"] = function() return { function() end, { grid = { 2 } } } end,
   ["tcmma.emit_pipeline_warp_specialized"] = function() return { function() end, { grid = { 2 } } } end,
@@ -261,7 +262,7 @@ local elsewhere = {
   ["tcmma.randint, opts = nil"] = "option 'high' is missing",
   ["tcmma.emit_pipeline, opts = nil"] = "option 'grid' is missing",
   ["tcmma.emit_pipeline_warp_specialized, opts = nil"] = "option 'grid' is missing",
-  ["tcmma.nd_loop, opts = nil"] = "option 'collective_axes' is missing",
+  ["tcmma.nd_loop, opts = nil"] = "tc.nd_loop lacks collective_axes",
   ["tcmma.cluster_barrier, opts = nil"] = "option 'collective_axes' is missing",
 }
 

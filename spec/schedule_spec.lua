@@ -264,12 +264,12 @@ describe("tc.try_cluster_cancel and tc.query_cluster_cancel", function()
   end, setup)
   helper.refuses("a cluster without names",
     "tc.dynamic_scheduling_loop in a cluster needs cluster_names: its CTAs tell each other when an answer has been "
-    .. "read",
+    .. "read.",
     function() return function() tc.dynamic_scheduling_loop("x", function() end) end end,
     { grid = { 4 }, grid_names = { "x" }, cluster = { 2 } })
   helper.refuses("cluster_axes that leave one out",
     "tc.dynamic_scheduling_loop: cluster_axes must name every axis of the cluster, 'd' is missing: "
-    .. "all its CTAs take over work together",
+    .. "all its CTAs take over work together.",
     function()
       return function() tc.dynamic_scheduling_loop("x", function() end, { cluster_axes = { "c" } }) end,
         function() tc.dynamic_scheduling_loop("x", function() end, { cluster_axes = { "c", "d" } }) end

@@ -272,7 +272,62 @@ static int async_prefetch(lua_State *L)
 	return 0;
 }
 
+/* ---- documented messages of what is written in Lua ------------------------- */
+
+#define MOST_WORDS 8
+
+struct documented {
+	struct err e;
+	enum tc_error id;
+	const char *text[MOST_WORDS + 2]; /* further lines, words, NULL */
+};
+
+static void fail_documented(void *arg)
+{
+	struct documented *d = arg;
+
+	tc_fail_documented(&d->e, d->id, d->text);
+}
+
+static const char raise_doc[] = "raise_documented(id: string, ...: string)\n"
+				"Raises a message of docs/errors.md at the line of the script: its "
+				"id in src/errors.def, and "
+				"the texts for its words. For libraries written on this module.";
+
+static int raise_documented(lua_State *L)
+{
+	static const char *const ids[] = {
+#define SECTION(title)
+#define ERROR(id, ...)   #id,
+#define ALTERED(id, ...) #id,
+#define OWN(id, ...)     #id,
+#include "errors.def"
+		NULL};
+	int words = lua_gettop(L) - 1, id = 0;
+	struct documented *d;
+
+	if (lua_type(L, 1) != LUA_TSTRING)
+		return tc_argerror(L, 1, "id of a message expected, got %s", tc_describe(L, 1));
+	while (ids[id] && strcmp(ids[id], lua_tostring(L, 1)) != 0)
+		id++;
+	if (!ids[id])
+		return tc_argerror(L, 1, "there is no message '%s'", lua_tostring(L, 1));
+	d = lua_newuserdatauv(L, sizeof *d, 0);
+	memset(d, 0, sizeof *d);
+	d->id = (enum tc_error)id;
+	d->text[0] = "";
+	for (int i = 0; i < words && i < MOST_WORDS; i++) {
+		if (lua_type(L, 2 + i) != LUA_TSTRING)
+			return tc_argerror(L, 2 + i, "text of a word expected, got %s",
+					   tc_describe(L, 2 + i));
+		d->text[1 + i] = lua_tostring(L, 2 + i);
+	}
+	tc_call(L, &d->e, fail_documented, d);
+	return 0;
+}
+
 static const struct tc_function functions[] = {
+	{"raise_documented", raise_documented, raise_doc},
 	{"semaphore_signal", semaphore_signal, signal_doc},
 	{"semaphore_wait", semaphore_wait, semaphore_wait_doc},
 	{"griddepcontrol_wait", griddepcontrol_wait,

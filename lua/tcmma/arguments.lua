@@ -1,5 +1,7 @@
 --- Arguments of the functions written in Lua: the same messages as those of the C functions.
 
+local core = require "tcmma.core"
+
 local arguments = {}
 
 --- "integer 5", "string \"f16\"", "FILE* (file (0x...))": what a value is.
@@ -32,6 +34,13 @@ function arguments.fail(text, ...)
     level = level + 1
   end
   error(text:format(...), level)
+end
+
+--- Raises a message of docs/errors.md, with the values of its words.
+function arguments.documented(id, ...)
+  local words = table.pack(...)
+  for i = 1, words.n do words[i] = tostring(words[i]) end
+  core.raise_documented(id, table.unpack(words, 1, words.n))
 end
 
 --- Raises unless `ok`: a bad argument of the public function.

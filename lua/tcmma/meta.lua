@@ -726,6 +726,11 @@ function tc.quantize(array, format, opts) end
 ---@return Scalar
 function tc.query_cluster_cancel(result, grid_names) end
 
+---Raises a message of docs/errors.md at the line of the script: its id in src/errors.def, and the texts for its words. For libraries written on this module.
+---@param id string
+---@param ... string
+function tc.raise_documented(id, ...) end
+
 ---A new array of uniform random numbers from `low` (0) to below `high` (1); rounding to a narrow
 ---type can reach `high`. Reproducible as `randn` is.
 ---@param shape integer[]

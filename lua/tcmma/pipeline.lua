@@ -15,7 +15,7 @@ local all_of, is_a, unravel = grids.all_of, grids.is_a, grids.unravel
 
 local MOST_PROBED = 4096 -- points of a grid at which an index_map is tried
 
-local fail = arguments.fail
+local fail = arguments.documented
 
 local function at_least(least)
   return { function(value) return math.type(value) == "integer" and value >= least end,
@@ -64,7 +64,7 @@ end
 local function index_of(spec, at)
   local index = table.pack(spec.index_map(table.unpack(at)))
   if index.n ~= #spec.shape then
-    fail("the index_map of a block of %d dimensions returned %d indices", #spec.shape, index.n)
+    fail("PIPELINE_INDEX_MAP", #spec.shape, index.n)
   end
   return index
 end
@@ -129,15 +129,15 @@ local common = {
 local function plan_of(body, opts, name, known, standard_steps)
   arguments.check(type(body) == "function", 1, name, "body: function", body)
   opts = arguments.check_options(opts, 2, name, known)
-  if not opts.grid then fail("bad argument #2 to '%s' (option 'grid' is missing)", name) end
+  if not opts.grid then arguments.fail("bad argument #2 to '%s' (option 'grid' is missing)", name) end
   for _, extent in ipairs(opts.grid) do
     if math.type(extent) and extent < 1 then
-      fail("All elements in the grid must be strictly positive, but got grid=%s", grids.show(opts.grid))
+      fail("PIPELINE_GRID", grids.show(opts.grid))
     end
   end
   for _, spec in ipairs(opts.out_specs or {}) do
-    if spec.collective_axes then fail "Output BlockSpecs cannot have collective_axes" end
-    if spec.delay_release > 0 then fail "Output BlockSpecs have no delay_release: their copies are awaited" end
+    if spec.collective_axes then fail "PIPELINE_OUT_COLLECTIVE" end
+    if spec.delay_release > 0 then fail "PIPELINE_OUT_DELAY" end
   end
   local plan = { body = body, grid = opts.grid, steps = grids.size(opts.grid), opts = opts, name = name,
     inputs = opts.in_specs or {}, outputs = opts.out_specs or {}, tiles = {}, barriers = {} }
@@ -169,16 +169,16 @@ end
 local function bind(plan, refs)
   local inputs, outputs = #plan.inputs, #plan.outputs
   if refs.n ~= inputs + outputs then
-    fail("tc.%s: %d in_specs and %d out_specs, but %d refs are given", plan.name, inputs, outputs, refs.n)
+    fail("PIPELINE_REFS", plan.name, inputs, outputs, refs.n)
   end
   local run = { moving = {}, still = {}, inputs = {}, outputs = {}, one_group = true }
   for i = 1, refs.n do
     local spec, ref = plan.inputs[i] or plan.outputs[i - inputs], refs[i]
     if not is_a(ref, "ref") then
-      fail("tc.%s: ref %d must be an argument of the kernel, got %s", plan.name, i, arguments.describe(ref))
+      fail("PIPELINE_REF", plan.name, i, arguments.describe(ref))
     end
     if #ref.shape ~= #spec.shape then
-      fail("tc.%s: ref %d has %d dimensions, its block_shape has %d", plan.name, i, #ref.shape, #spec.shape)
+      fail("PIPELINE_RANK", plan.name, i, #ref.shape, #spec.shape)
     end
     local constant, moving = probe(spec, plan.grid)
     local operand = { ref = ref, spec = spec, still = constant, moving = moving }
@@ -279,14 +279,13 @@ end
 local function check_delays(plan)
   local levels, seen = {}, {}
   for _, spec in ipairs(plan.inputs) do
-    if spec.collective_axes then fail "BlockSpecs with collective_axes are not supported in emit_pipeline" end
+    if spec.collective_axes then fail "PIPELINE_COLLECTIVE" end
     if not seen[spec.delay_release] then levels[#levels + 1] = spec.delay_release end
     seen[spec.delay_release] = true
   end
   table.sort(levels)
   if #levels > 0 and plan.slots <= levels[#levels] then
-    fail("max_concurrent_steps must be greater than all delay_release values, but max_concurrent_steps=%d and "
-      .. "delay_release_levels=%s.", plan.slots, "[" .. table.concat(levels, ", ") .. "]")
+    fail("PIPELINE_STEPS", plan.slots, "[" .. table.concat(levels, ", ") .. "]")
   end
 end
 
@@ -362,12 +361,11 @@ local function check_inputs(plan)
   local delay, axes
   for _, spec in ipairs(plan.inputs) do
     if spec.collective_axes and #spec.collective_axes ~= 1 then
-      fail("Only a single collective axis supported in input BlockSpecs, but got %s", grids.show(spec.collective_axes))
+      fail("PIPELINE_ONE_AXIS", grids.show(spec.collective_axes))
     end
     delay = delay or spec.delay_release
     if spec.delay_release ~= delay then
-      fail("All inputs must have the same delay_release, but in_spec.delay_release=%d != delay_release=%d",
-        spec.delay_release, delay)
+      fail("PIPELINE_DELAYS", spec.delay_release, delay)
     end
     if spec.collective_axes then
       axes = axes or {}
@@ -376,8 +374,7 @@ local function check_inputs(plan)
   end
   plan.delay = delay or 0
   if plan.slots <= plan.delay then
-    fail("max_concurrent_steps must be greater than delay_release, but max_concurrent_steps=%d, delay_release=%d",
-      plan.slots, plan.delay)
+    fail("PIPELINE_DELAY", plan.slots, plan.delay)
   end
   for axis in pairs(axes or {}) do
     plan.axes = plan.axes or {}
@@ -399,14 +396,14 @@ end
 local function roles_of(plan)
   local opts, compute = plan.opts, plan.opts.compute
   if compute and opts.num_compute_wgs then
-    fail "tc.emit_pipeline_warp_specialized: num_compute_wgs makes a role; leave it out where `compute` gives one"
+    fail "PIPELINE_ROLES"
   end
   plan.compute = compute and (is_role(compute) and { compute } or compute)
     or { role_of("compute", 4 * (opts.num_compute_wgs or 1)) }
   -- Registers are moved between whole warpgroups.
   plan.memory = opts.memory or role_of("memory", opts.memory_registers and 4 or 1)
   if #plan.compute > 1 and #plan.outputs > 0 then
-    fail "SMEM outputs are not supported with multiple compute warpgroups"
+    fail "PIPELINE_OUTPUTS"
   end
 end
 
@@ -465,11 +462,11 @@ local function compute_role(plan, run, made, which)
   if not context then return compute_steps(plan, run, made, which) end
   local called = false
   context(function()
-    if called then fail "Cannot call pipeline more than once in `compute_context`" end
+    if called then fail "PIPELINE_TWICE" end
     called = true
     compute_steps(plan, run, made, which)
   end, which)
-  if not called then fail "Pipeline was not called in `compute_context`" end
+  if not called then fail "PIPELINE_NOT_CALLED" end
 end
 
 local function released_by(plan, name, slots)

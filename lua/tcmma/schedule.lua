@@ -50,11 +50,11 @@ local loop_options = {
 
 local function check_tiling(tiling, grid)
   if #tiling ~= #grid then
-    arguments.fail("tiling=%s and grid=%s must have same length.", show(tiling), show(grid))
+    arguments.documented("LOOP_TILING_RANK", show(tiling), show(grid))
   end
   for i, size in ipairs(tiling) do
     if math.type(grid[i]) and grid[i] % size ~= 0 then
-      arguments.fail("Tiling %s does not divide grid %s.", show(tiling), show(grid))
+      arguments.documented("LOOP_TILING", show(tiling), show(grid))
     end
   end
 end
@@ -64,8 +64,7 @@ function schedule.nd_loop(grid, body, opts)
   arguments.check(type(body) == "function", 2, "nd_loop", "body: function", body)
   opts = arguments.check_options(opts, 3, "nd_loop", loop_options)
   if not opts.collective_axes then
-    arguments.fail("bad argument #3 to 'nd_loop' (option 'collective_axes' is missing: the axes whose CTAs share "
-      .. "the work)")
+    arguments.documented "LOOP_AXES"
   end
   local walked, total = grid, grids.size(grid)
   if opts.tiling then
@@ -128,18 +127,16 @@ local function cluster_of(kernel, given)
   for _, name in ipairs(as_list(given or {})) do known[name] = true end
   for _, name in ipairs(kernel.cluster_names) do
     if not name then
-      arguments.fail("tc.dynamic_scheduling_loop in a cluster needs cluster_names: its CTAs tell each other when an "
-        .. "answer has been read")
+      arguments.documented "LOOP_CLUSTER_NAMES"
     end
     if given and not known[name] and tc.axis_size(name) > 1 then
-      arguments.fail("tc.dynamic_scheduling_loop: cluster_axes must name every axis of the cluster, '%s' is missing: "
-        .. "all its CTAs take over work together", name)
+      arguments.documented("LOOP_CLUSTER_AXES", name)
     end
     known[name] = nil
     if tc.axis_size(name) > 1 then axes[#axes + 1] = name end
   end
   local unknown = next(known)
-  if unknown then arguments.fail("tc.dynamic_scheduling_loop: unknown cluster axis '%s'", unknown) end
+  if unknown then arguments.documented("LOOP_UNKNOWN_AXIS", unknown) end
   return #axes > 0 and axes or nil
 end
 
@@ -165,7 +162,7 @@ function schedule.dynamic_scheduling_loop(grid_names, body, opts)
   })
   grid_names = as_list(grid_names)
   local kernel = tc.recording()
-  if not kernel then arguments.fail "tc.dynamic_scheduling_loop outside of a recording" end
+  if not kernel then arguments.documented "LOOP_NO_RECORDING" end
   local axes = cluster_of(kernel, opts.cluster_axes)
   local index = {}
   for i, name in ipairs(grid_names) do index[i] = tc.var(tc.axis_index(name)) end
