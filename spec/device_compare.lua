@@ -50,7 +50,8 @@ local function judge(case, outcome, known, options)
   local truth = outcome.device
   if not truth then
     if not emulator then return known == "-" and "refused" or "emulator", 0, known or "-", why end
-    local verdict = not known and "unrecorded" or known == groups.hash(emulator) and "equal"
+    if known == "-" then return "different", 0, "-", "the device refuses it or traps, the emulator does not" end
+    local verdict = (not known or known == "?") and "unrecorded" or known == groups.hash(emulator) and "equal"
       or difference.rule(case) and "explained" or "different"
     return verdict, #emulator, known or "-", ""
   end
@@ -139,7 +140,7 @@ local function summary(options, chosen)
     for _, row in ipairs(rows_of(options, group)) do
       local verdict = row[5]
       counts[verdict], cases, bytes = (counts[verdict] or 0) + 1, cases + 1, bytes + tonumber(row[6])
-      table.insert(results[group.name], { family = row[3], hash = row[7] })
+      results[group.name][row[4]] = row[7]
       if verdict == "different" or verdict == "fault" then bad = bad + 1 end
       if verdict ~= "equal" then notes[#notes + 1] = group.name .. "\t" .. table.concat(row, "\t", 2) end
     end

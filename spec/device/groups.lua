@@ -1,5 +1,5 @@
 -- The groups of cases, and what an H200 left for them (spec/device/results.txt: a family of cases a line, a hash a case,
--- "-" where the assembler or the driver takes no such case).
+-- "-" where the assembler or the driver takes no such case or the device traps, "?" where it did not run).
 local operands = require "spec.device.operands"
 
 -- parts: processes that share a group; seconds: how long a part may take.
@@ -43,21 +43,24 @@ function M.recorded(path)
   return recorded
 end
 
--- results: [group] = list of { family, hash } in the order of the cases.
+-- results: [group][name of the case] = hash; cases without one get "?".
 function M.record(path, header, results)
   local file = assert(io.open(path, "w"))
   file:write(header)
   for _, group in ipairs(M) do
-    local families, order = {}, {}
-    for _, result in ipairs(results[group.name] or {}) do
-      if not families[result.family] then
-        families[result.family] = {}
-        order[#order + 1] = result.family
+    local hashes = results[group.name]
+    if hashes and next(hashes) then
+      local families, order = {}, {}
+      for _, case in ipairs(M.cases(group.name)) do
+        if not families[case.family] then
+          families[case.family] = {}
+          order[#order + 1] = case.family
+        end
+        table.insert(families[case.family], hashes[case.name] or "?")
       end
-      table.insert(families[result.family], result.hash)
+      file:write("[", group.name, "]\n")
+      for _, family in ipairs(order) do file:write(" ", family, ": ", table.concat(families[family], " "), "\n") end
     end
-    if #order > 0 then file:write("[", group.name, "]\n") end
-    for _, family in ipairs(order) do file:write(" ", family, ": ", table.concat(families[family], " "), "\n") end
   end
   file:close()
 end

@@ -86,6 +86,11 @@ local function geometry(rank, dtype, inner, options)
     pitch = pitch * g.dims[i] + (options.interleave == "32B" and 32 or 16)
   end
   g.memory = pitch
+  if options.interleave then
+    -- the first dimension counts units of 16 or 32 bytes
+    local unit = options.interleave == "16B" and 16 or 32
+    g.memory = pitch * unit
+  end
   return g
 end
 
@@ -339,8 +344,11 @@ local M = {}
 function M.tensor()
   local cases = {}
   local function add(c)
-    -- a tensor of one dimension wholly outside is among the edges
-    if #c.args[1].map.dims > 1 or not (c.name:match ", beyond$" or c.name:match ", before$") then cases[#cases + 1] = c end
+    -- a tensor of one dimension wholly outside is among the edges; what is stored cannot begin before the tensor
+    local flat = #c.args[1].map.dims == 1 and (c.name:match ", beyond$" or c.name:match ", before$")
+    local before = not c.name:match "^load" and not c.name:match "^tensormap"
+      and (c.name:match ", before$" or c.name:match ", across the lower edge$")
+    if not flat and not before then cases[#cases + 1] = c end
   end
   loads(add)
   special_loads(add)
