@@ -57,6 +57,22 @@ describe("tc.dynamic_scheduling_loop", function()
     end
   end
 
+  it("goes on in other CTAs where a request is refused", function()
+    local begun = {}
+    for seed = 1, 8 do
+      local kernel, total = schedules.counting{ grid = { 40 }, cluster = 2, roles = true }
+      local out, seen = tc.zeros({ total }, tc.int32), tc.zeros({ total }, tc.int32)
+      no_hazards(kernel:emulate({ target = "sm_100a", mode = "random", seed = seed }, out, seen))
+      local first = 0
+      for i, turn in ipairs(seen:totable()) do
+        assert.are.equal(1, out:get(i - 1))
+        if turn == 1 then first = first + 1 end
+      end
+      begun[#begun + 1] = first // 2
+    end
+    assert.is_true(math.max(table.unpack(begun)) > 1)
+  end)
+
   it("asks once for a cluster, and hands the answer to all its CTAs", function()
     local text = (schedules.counting{ grid = { 4 }, cluster = 2, roles = true }):ptx{ target = "sm_100a" }
     local _, asked = text:gsub("clusterlaunchcontrol%.try_cancel", "")

@@ -43,7 +43,8 @@ static const char try_doc[] =
 	"(`tc.cluster_cancel_result`); the request is one arrival on the barrier, whose phase "
 	"completes when the answer is there.\n\n"
 	"Every CTA of the cluster makes the request, each with its own `result` and `barrier`: all "
-	"get one answer. After an answer without success there is nothing left: do not ask again. "
+	"get one answer. An answer without success is the last: do not ask again; work that is "
+	"left, if any, starts by itself. "
 	"`sm_90a` has no launch control; there the answer is always that nothing is left, and the "
 	"grid runs as it was launched.";
 

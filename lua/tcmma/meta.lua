@@ -883,7 +883,7 @@ function tc.tmem(shape, dtype, opts) end
 
 ---Asks for the work of a cluster of the same grid that has not started: that one will not start, and this one does its work. The answer is written to `result`, 16 bytes of SMEM (`tc.cluster_cancel_result`); the request is one arrival on the barrier, whose phase completes when the answer is there.
 ---
----Every CTA of the cluster makes the request, each with its own `result` and `barrier`: all get one answer. After an answer without success there is nothing left: do not ask again. `sm_90a` has no launch control; there the answer is always that nothing is left, and the grid runs as it was launched.
+---Every CTA of the cluster makes the request, each with its own `result` and `barrier`: all get one answer. An answer without success is the last: do not ask again; work that is left, if any, starts by itself. `sm_90a` has no launch control; there the answer is always that nothing is left, and the grid runs as it was launched.
 ---@param result Ref
 ---@param barrier Barrier
 function tc.try_cluster_cancel(result, barrier) end

@@ -31,6 +31,14 @@ static bool take_cluster(struct emu_grid *grid, uint32_t first[3])
 	return true;
 }
 
+/* The hardware may refuse although there is work left, which then starts by itself. */
+static bool is_refused(const struct emu_cluster *cluster)
+{
+	struct emu_worker *worker = cluster->worker;
+
+	return worker->grid->mode == EMU_RANDOM && emu_random(&worker->random) % 8 == 0;
+}
+
 static void complete(struct emu_engine_op *base)
 {
 	struct cancel_op *op = (struct cancel_op *)base;
@@ -39,7 +47,7 @@ static void complete(struct emu_engine_op *base)
 	int first = op->multicast ? 0 : own,
 	    last = op->multicast ? op->op.cluster->cta_count - 1 : own;
 
-	if (take_cluster(op->op.cluster->grid, response + 1))
+	if (!is_refused(op->op.cluster) && take_cluster(op->op.cluster->grid, response + 1))
 		response[0] = taken;
 	for (int rank = first; rank <= last; rank++) {
 		uint64_t window = (uint64_t)rank << EMU_SHARED_RANK;
