@@ -589,6 +589,8 @@ bool emu_decode_float(struct emu_decode *decode, enum emu_type type)
 	if (!info)
 		return emu_reject(decode, "has no form for .%s", emu_types[type].text);
 	emu_take(decode, emu_types[type].text);
+	if (type == EMU_T_F32X2 && !emu_want_target(decode, EMU_P_SM100, ".f32x2"))
+		return false;
 	g->operation = info->operation;
 	g->sources = info->sources;
 	if ((info->operation == MIN || info->operation == MAX) && decode->ins->operand_count == 4 &&

@@ -186,6 +186,14 @@ static bool take_operation(struct emu_decode *decode, struct half_form *form)
 	return false;
 }
 
+static bool has_modifier(const struct emu_decode *decode, const char *name)
+{
+	for (int i = 0; i < decode->modifier_count; i++)
+		if (!strcmp(decode->modifiers[i], name))
+			return true;
+	return false;
+}
+
 static bool take_modifiers(struct emu_decode *decode, struct half_form *form)
 {
 	bool min_max = form->operation == MIN || form->operation == MAX;
@@ -196,7 +204,7 @@ static bool take_modifiers(struct emu_decode *decode, struct half_form *form)
 		form->saturate = !form->bfloat && emu_take(decode, "sat");
 		form->relu = form->operation == FMA && emu_take(decode, "relu");
 		form->outside = form->operation == FMA && emu_take(decode, "oob");
-		if (form->outside && (form->saturate || form->flush))
+		if (form->outside && form->saturate)
 			return emu_reject(decode, "'.oob' goes with '.relu' alone");
 	}
 	if (form->operation == EX2 || form->operation == TANH)
@@ -210,7 +218,12 @@ static bool take_modifiers(struct emu_decode *decode, struct half_form *form)
 		form->third = decode->ins->operand_count == 4;
 		form->sources += form->third;
 	}
-	form->flush = emu_take(decode, "ftz");
+	if (form->operation == EX2 && form->bfloat && !has_modifier(decode, "ftz"))
+		return emu_reject(decode, "needs .ftz");
+	if (form->operation == EX2 ? form->bfloat : !form->bfloat && form->operation != TANH)
+		form->flush = emu_take(decode, "ftz");
+	if (form->flush && form->outside)
+		return emu_reject(decode, "'.ftz' does not go with '.oob'");
 	return true;
 }
 

@@ -97,6 +97,8 @@ enum emu_reduction {
 extern const char *const emu_reduction_names[]; /* NULL-terminated */
 
 /* False when the operation does not exist for the type. */
+/* Into shared memory: fewer combinations than into global memory. */
+bool emu_reduction_in_shared(enum emu_reduction reduction, enum emu_type type);
 bool emu_reduction_legal(enum emu_reduction reduction, enum emu_type type);
 /* target[i] = target[i] op source[i] over `size` bytes of elements of `type`. */
 void emu_reduce(enum emu_reduction reduction, enum emu_type type, uint8_t *target,

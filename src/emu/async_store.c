@@ -112,25 +112,13 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 	return EMU_NEXT;
 }
 
-/* To shared memory fewer combinations exist than to global memory. */
 static bool legal(const struct store_form *form)
 {
 	enum emu_type type = form->type;
 
 	if (!form->reduce)
 		return emu_types[type].bits == 32 || emu_types[type].bits == 64;
-	switch (form->reduction) {
-	case EMU_REDUCE_ADD:
-		return type == EMU_T_U32 || type == EMU_T_S32 || type == EMU_T_U64;
-	case EMU_REDUCE_MIN:
-	case EMU_REDUCE_MAX:
-		return type == EMU_T_U32 || type == EMU_T_S32;
-	case EMU_REDUCE_INC:
-	case EMU_REDUCE_DEC:
-		return type == EMU_T_U32;
-	default:
-		return type == EMU_T_B32;
-	}
+	return emu_reduction_in_shared(form->reduction, type);
 }
 
 /* With .release to .global nothing tells when the store is done: it is done at once. */
@@ -142,6 +130,8 @@ static bool decode_release(struct emu_decode *decode, bool reduce)
 
 	if (!emu_want_target(decode, EMU_P_SM100, "the form without an mbarrier"))
 		return false;
+	if (strstr(ins->mnemonic, ".cluster") || strstr(ins->mnemonic, ".cta"))
+		return emu_reject(decode, "its scope is .gpu or .sys");
 	emu_take_semantics(decode);
 	ins->space = emu_take_space(decode, EMU_GENERIC);
 	if (ins->semantics != EMU_RELEASE && ins->semantics != (EMU_RELEASE | EMU_RELAXED))

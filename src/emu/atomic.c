@@ -179,6 +179,8 @@ static bool choose(struct emu_decode *decode, struct emu_atomic *atomic, enum em
 				  emu_types[type].text);
 	if (atomic->items > 1 && emu_types[type].class != EMU_CLASS_FLOAT)
 		return emu_reject(decode, "vectors have floating point elements");
+	if (atomic->items * emu_types[type].bits > 128)
+		return emu_reject(decode, "a vector has at most 128 bits");
 	return true;
 }
 
@@ -204,6 +206,8 @@ static bool decode(struct emu_decode *decode, bool returns)
 	if (!atomic || swap == -2 || vector == -2)
 		return false;
 	emu_take_semantics(decode);
+	if (!returns && (ins->semantics & EMU_ACQUIRE & ~EMU_RELAXED))
+		return emu_reject(decode, "red is .relaxed or .release");
 	if (!ins->semantics)
 		ins->semantics = EMU_RELAXED;
 	if (!ins->scope)

@@ -346,6 +346,7 @@ static enum emu_step execute_bulk(struct emu_warp *warp, const struct emu_ins *i
 static bool decode_reduction(struct emu_decode *decode, struct bulk_form *form)
 {
 	int which = emu_take_one(decode, emu_reduction_names);
+	bool rounds, half;
 
 	if (which == -2)
 		return false;
@@ -354,11 +355,16 @@ static bool decode_reduction(struct emu_decode *decode, struct bulk_form *form)
 					  ".and, .or or .xor");
 	form->reduce = true;
 	form->reduction = (enum emu_reduction)which;
-	emu_take(decode, "noftz");
+	rounds = emu_take(decode, "noftz");
 	form->type = emu_take_type(decode);
-	if (!emu_reduction_legal(form->reduction, form->type))
-		return emu_reject(decode, "the reduction .%s does not exist for .%s",
-				  emu_reduction_names[which], emu_types[form->type].text);
+	half = form->type == EMU_T_F16 || form->type == EMU_T_BF16;
+	if (!emu_reduction_legal(form->reduction, form->type) ||
+	    (form->target != EMU_GLOBAL && !emu_reduction_in_shared(form->reduction, form->type)))
+		return emu_reject(decode, "the reduction .%s does not exist for .%s%s",
+				  emu_reduction_names[which], emu_types[form->type].text,
+				  form->target == EMU_GLOBAL ? "" : " in shared memory");
+	if (rounds != (half && form->reduction == EMU_REDUCE_ADD))
+		return emu_reject(decode, ".noftz goes with .add of .f16 and .bf16, which need it");
 	return true;
 }
 

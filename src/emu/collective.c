@@ -548,6 +548,8 @@ static bool decode_redux(struct emu_decode *decode)
 		return false;
 	form->variant = operation;
 	form->type = type;
+	if (type == EMU_T_F32 && !emu_want_target(decode, EMU_P_SM100_OR_103, ".f32"))
+		return false;
 	form->absolute = type == EMU_T_F32 && emu_take(decode, "abs");
 	form->nan = type == EMU_T_F32 && emu_take(decode, "NaN");
 	return want_result(decode, false) && emu_want_value(decode, 1, 32);

@@ -259,7 +259,9 @@ static bool choose_comparison(struct emu_decode *decode, struct comparing *how, 
 	how->flush = emu_take(decode, "ftz");
 	bool floating = emu_types[type].class == EMU_CLASS_FLOAT;
 
-	if (floating ? how->comparison >= LO && how->comparison <= HS : how->comparison > HS)
+	if ((how->comparison > HS && !floating) ||
+	    (how->comparison >= LO && how->comparison <= HS &&
+	     emu_types[type].class != EMU_CLASS_UNSIGNED))
 		return emu_reject(decode, "'.%s' does not go with .%s",
 				  comparisons[how->comparison], emu_types[type].text);
 	if (how->flush && (!floating || type == EMU_T_F64))

@@ -395,6 +395,41 @@ static bool check_types(struct emu_decode *decode, const struct emu_conversion *
 	return true;
 }
 
+/* Whether every value of one integer type is one of the other. */
+static bool holds(enum emu_type to, enum emu_type from)
+{
+	bool to_signed = emu_types[to].class == EMU_CLASS_SIGNED;
+	bool from_signed = emu_types[from].class == EMU_CLASS_SIGNED;
+
+	return (to_signed || !from_signed) &&
+	       emu_types[to].bits - to_signed >= emu_types[from].bits - from_signed;
+}
+
+static bool check_modifiers(struct emu_decode *decode, const struct emu_conversion *c, int rounding)
+{
+	bool bfloat = c->from == EMU_T_BF16 || c->to == EMU_T_BF16;
+	bool integers = !is_float(c->from) && !is_float(c->to);
+	bool directed = rounding == EMU_ROUND_DOWN || rounding == EMU_ROUND_UP;
+
+	if (c->flush && ((c->from != EMU_T_F32 && c->to != EMU_T_F32) || c->finite || c->relu))
+		return emu_reject(decode, "'.ftz' does not apply here");
+	if (c->saturate && (bfloat || (integers && holds(c->to, c->from))))
+		return emu_reject(decode, "'.sat' does not apply here");
+	if ((c->finite || c->relu) && (directed || !is_float(c->from) || !is_float(c->to)))
+		return emu_reject(decode, "'.satfinite' and '.relu' go with .rn and .rz");
+	if (c->from == c->to && c->from != EMU_T_F32 && c->from != EMU_T_F64 && rounding >= 0)
+		return emu_reject(decode, "rounding does not apply here");
+	if (c->to == EMU_T_TF32 && c->finite && rounding != EMU_ROUND_NEAREST_AWAY &&
+	    !emu_want_target(decode, EMU_P_SM100, ".satfinite"))
+		return false;
+	if (c->relu && rounding == EMU_ROUND_NEAREST_AWAY)
+		return emu_reject(decode, "'.relu' does not go with '.rna'");
+	if (bfloat && (emu_types[c->from].bits == 8 || emu_types[c->to].bits == 8))
+		return emu_reject(decode, "cannot convert .%s to .%s", emu_types[c->from].text,
+				  emu_types[c->to].text);
+	return true;
+}
+
 static bool decode_cvt(struct emu_decode *decode)
 {
 	struct emu_conversion *c = emu_decode_extra(decode, sizeof *c);
@@ -418,7 +453,7 @@ static bool decode_cvt(struct emu_decode *decode)
 	if (emu_conversion_is_packed(c))
 		return emu_decode_packed(decode, c, rounding);
 	if (!emu_want_operands(decode, 2, 2) || !check_types(decode, c, rounding) ||
-	    !want_source(decode, c))
+	    !check_modifiers(decode, c, rounding) || !want_source(decode, c))
 		return false;
 	decode->ins->execute = choose_fast(decode, c, rounding);
 	if (!decode->ins->execute)

@@ -191,6 +191,19 @@ static bool want_result(struct emu_decode *decode, int bits)
 	return emu_reject(decode, "the result needs a register of %d bits", bits);
 }
 
+/* Scale factors, and elements of 4 and 6 bits. */
+static bool is_tiny(enum emu_type type)
+{
+	static const enum emu_type types[] = {EMU_T_E2M1X2,  EMU_T_E2M3X2, EMU_T_E3M2X2,
+					      EMU_T_UE8M0X2, EMU_T_E2M1X4, EMU_T_E2M3X4,
+					      EMU_T_E3M2X4};
+
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if (types[i] == type)
+			return true;
+	return false;
+}
+
 bool emu_decode_packed(struct emu_decode *decode, struct emu_conversion *c, int rounding)
 {
 	struct packed *p = emu_decode_extra(decode, sizeof *p);
@@ -204,6 +217,11 @@ bool emu_decode_packed(struct emu_decode *decode, struct emu_conversion *c, int 
 	if (!legal(p))
 		return emu_reject(decode, "cannot convert .%s to .%s", emu_types[c->from].text,
 				  emu_types[c->to].text);
+	if (c->stochastic && !emu_want_target(decode, EMU_P_SM100_OR_103, ".rs"))
+		return false;
+	if ((is_tiny(c->to) || is_tiny(c->from)) &&
+	    !emu_want_target(decode, EMU_P_SM100 | EMU_P_SPECIFIC, "a type of this kind"))
+		return false;
 	if (c->saturate || c->integral || c->scaled)
 		return emu_reject(decode, "these modifiers do not go with packed types");
 	if (rounding < 0 && !c->stochastic)

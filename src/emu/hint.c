@@ -80,6 +80,11 @@ static bool decode_fence(struct emu_decode *decode)
 					    "global"};
 	struct emu_ins *ins = decode->ins;
 
+	if ((strstr(ins->mnemonic, "acquire") && strstr(ins->mnemonic, "restrict::shared::cta")) ||
+	    (strstr(ins->mnemonic, "release") &&
+	     strstr(ins->mnemonic, "restrict::shared::cluster")))
+		return emu_reject(decode, ".acquire goes with .sync_restrict::shared::cluster, "
+					  ".release with .sync_restrict::shared::cta");
 	emu_take_semantics(decode);
 	/* membar.gl */
 	if (emu_take(decode, "gl") || !ins->scope)

@@ -337,6 +337,8 @@ bool emu_want_predicate(struct emu_decode *decode, int i);
 bool emu_want_address(struct emu_decode *decode, int i);
 /* A vector of `count` items (0: any) of `bits`; a lone register is a vector of one. */
 bool emu_want_vector(struct emu_decode *decode, int i, int count, int bits);
+/* The address is generic: it has 64 bits. */
+bool emu_want_generic(struct emu_decode *decode, int i);
 bool emu_want_immediate(struct emu_decode *decode, int i, int64_t least, int64_t most);
 /* The module's target is one of those of `flags` (enum emu_opcode_flags); `what` needs it. */
 bool emu_want_target(struct emu_decode *decode, unsigned flags, const char *what);

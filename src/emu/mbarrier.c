@@ -378,6 +378,7 @@ static bool decode_init(struct emu_decode *decode)
 	emu_take(decode, "b64");
 	emu_results(ins, 0);
 	return emu_want_operands(decode, 2, 2) && emu_want_address(decode, 0) &&
+	       (ins->space != EMU_GENERIC || emu_want_generic(decode, 0)) &&
 	       emu_want_value(decode, 1, 32);
 }
 
@@ -386,7 +387,8 @@ static bool decode_inval(struct emu_decode *decode)
 	decode->ins->space = emu_take_space(decode, EMU_GENERIC);
 	emu_take(decode, "b64");
 	emu_results(decode->ins, 0);
-	return emu_want_operands(decode, 1, 1) && emu_want_address(decode, 0);
+	return emu_want_operands(decode, 1, 1) && emu_want_address(decode, 0) &&
+	       (decode->ins->space != EMU_GENERIC || emu_want_generic(decode, 0));
 }
 
 static const struct emu_opcode rows[] = {

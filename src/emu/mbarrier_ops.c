@@ -128,6 +128,7 @@ static bool decode_arrive(struct emu_decode *decode)
 			return false;
 	}
 	return emu_want_address(decode, at) &&
+	       (ins->space != EMU_GENERIC || emu_want_generic(decode, at)) &&
 	       (ins->operand_count == at + 1 || emu_want_value(decode, at + 1, 32));
 }
 
@@ -164,6 +165,7 @@ static bool decode_tx(struct emu_decode *decode)
 	emu_take(decode, "b64");
 	emu_results(decode->ins, 0);
 	return emu_want_operands(decode, 2, 2) && emu_want_address(decode, 0) &&
+	       (decode->ins->space != EMU_GENERIC || emu_want_generic(decode, 0)) &&
 	       emu_want_value(decode, 1, 32);
 }
 
@@ -256,6 +258,7 @@ static bool decode_wait(struct emu_decode *decode)
 	emu_results(ins, 1);
 	return emu_want_operands(decode, 3, ins->variant & wait_try ? 4 : 3) &&
 	       emu_want_predicate(decode, 0) && emu_want_address(decode, 1) &&
+	       (ins->space != EMU_GENERIC || emu_want_generic(decode, 1)) &&
 	       emu_want_value(decode, 2, parity ? 32 : 64) &&
 	       (ins->operand_count < 4 || emu_want_value(decode, 3, 32));
 }

@@ -417,6 +417,9 @@ static bool want_elements(struct emu_decode *decode, int i, int count, int bits,
 {
 	struct emu_operand *operand = &decode->ins->operands[i];
 
+	if (count == 1 && operand->kind == EMU_O_VECTOR && operand->count > 1)
+		return emu_reject(decode, "operand %d is a vector: .v%u is missing", i + 1,
+				  operand->count);
 	if (count > 1 && (operand->kind != EMU_O_VECTOR || operand->count != (uint32_t)count))
 		return emu_reject(decode, "operand %d must be a vector of %d", i + 1, count);
 	for (int k = 0; k < count; k++) {
@@ -464,6 +467,10 @@ static bool decode_access(struct emu_decode *decode, bool stores)
 	if (bits * ins->count > 256 || (bits * ins->count > 128 && decode->module->sm < 100))
 		return emu_reject(decode, "%d bits are more than one access moves",
 				  bits * ins->count);
+	if (bits * ins->count > 128 && ins->space != EMU_GLOBAL && ins->space != EMU_GENERIC)
+		return emu_reject(decode, "256 bits go to .global alone");
+	if (strstr(ins->mnemonic, ".L2::evict_") && bits * ins->count != 256)
+		return emu_reject(decode, ".L2::evict_ goes with 256 bits");
 	if (constant && stores)
 		return emu_reject(decode, "'.nc' goes with loads");
 	if (stores && (ins->space == EMU_CONST || ins->space == EMU_PARAM))

@@ -433,6 +433,19 @@ bool emu_want_address(struct emu_decode *decode, int i)
 	return true;
 }
 
+bool emu_want_generic(struct emu_decode *decode, int i)
+{
+	const struct emu_operand *operand = operand_at(decode, i);
+
+	if (!operand || operand->kind != EMU_O_ADDRESS ||
+	    operand->items[0].kind != EMU_O_REGISTER || operand->items[0].bits != 32)
+		return operand != NULL;
+	return emu_reject(decode,
+			  "operand %d is a generic address of 32 bits: a state space is missing, "
+			  "or 64 bits",
+			  i + 1);
+}
+
 bool emu_want_vector(struct emu_decode *decode, int i, int count, int bits)
 {
 	struct emu_operand *operand = operand_at(decode, i);

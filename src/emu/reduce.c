@@ -27,6 +27,22 @@ bool emu_reduction_legal(enum emu_reduction reduction, enum emu_type type)
 	}
 }
 
+bool emu_reduction_in_shared(enum emu_reduction reduction, enum emu_type type)
+{
+	switch (reduction) {
+	case EMU_REDUCE_ADD:
+		return type == EMU_T_U32 || type == EMU_T_S32 || type == EMU_T_U64;
+	case EMU_REDUCE_MIN:
+	case EMU_REDUCE_MAX:
+		return type == EMU_T_U32 || type == EMU_T_S32;
+	case EMU_REDUCE_INC:
+	case EMU_REDUCE_DEC:
+		return type == EMU_T_U32;
+	default:
+		return type == EMU_T_B32;
+	}
+}
+
 static uint64_t reduce_integer(enum emu_reduction reduction, bool is_signed, uint64_t a, uint64_t b)
 {
 	bool less = is_signed ? (int64_t)a < (int64_t)b : a < b;

@@ -112,6 +112,22 @@ static bool take_scale_vector(struct emu_decode *decode, struct emu_mma_form *fo
 	return true;
 }
 
+/* a or b0 .. b3, and what is done with what it holds. */
+static bool is_collector(const char *name)
+{
+	static const char *const uses[] = {"::fill", "::use", "::lastuse", "::discard"};
+	const char *use = strstr(name, "::");
+
+	if (!use || !(name[0] == 'a' ? use == name + 1
+				     : name[0] == 'b' && use == name + 2 && name[1] >= '0' &&
+					       name[1] <= '3'))
+		return false;
+	for (size_t i = 0; i < sizeof uses / sizeof *uses; i++)
+		if (!strcmp(use, uses[i]))
+			return true;
+	return false;
+}
+
 static bool take_collector(struct emu_decode *decode, struct mma_form *form)
 {
 	const char *collector = emu_take_prefix(decode, "collector::");
@@ -121,6 +137,8 @@ static bool take_collector(struct emu_decode *decode, struct mma_form *form)
 		return emu_reject(decode, ".ashift needs A in tensor memory");
 	if (!collector)
 		return true;
+	if (!is_collector(collector))
+		return emu_reject(decode, "there is no .collector::%s", collector);
 	if ((collector[0] == 'b') != form->form.weight_stationary)
 		return emu_reject(decode, "collector::a belongs to tcgen05.mma without .ws, "
 					  "collector::b0 to b3 to .ws");

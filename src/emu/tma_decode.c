@@ -89,6 +89,8 @@ static bool want_rest(struct emu_decode *decode, struct tma_form *form, int at)
 				: -1;
 	form->mask = form->multicast ? at++ : -1;
 	return emu_want_operands(decode, at + policy, at + policy) &&
+	       (form->offsets < 0 || decode->ins->operands[form->offsets].kind == EMU_O_VECTOR ||
+		emu_reject(decode, "operand %d must be a vector of offsets", form->offsets + 1)) &&
 	       (form->offsets < 0 || emu_want_vector(decode, form->offsets, offsets, 16)) &&
 	       (form->mask < 0 || emu_want_value(decode, form->mask, 16)) &&
 	       (!policy || emu_want_value(decode, at, 64));
