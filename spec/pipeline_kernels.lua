@@ -74,4 +74,44 @@ function pipelines.matmul(o)
   }
 end
 
+-- A pipeline over K in a loop over tiles that all roles have: o.walk "dynamic" or "nd".
+function pipelines.tiles(o)
+  local m_tiles, n_tiles, k_tiles = o.m // 128, o.n // 64, o.k // 64
+  local tiles = m_tiles * n_tiles
+  local dtype = tc.bfloat16
+  return tc.kernel{
+    name = "tiles",
+    args = { tc.gmem({ o.m, o.k }, dtype), tc.gmem({ o.k, o.n }, dtype), tc.gmem({ o.m, o.n }, tc.float32) },
+    grid = { o.walk == "nd" and 3 or tiles }, grid_names = { "worker" },
+    body = function(a, b, out)
+      local acc, done = tc.tmem({ 128, 64 }, tc.float32), tc.barrier{ name = "done", orders_tensor_core = true }
+      local memory = tc.role{ name = "memory", warps = 1 }
+      local compute = tc.role{ name = "compute", warpgroups = 1 }
+      local function tile(info)
+        local m, n = tc.planar_snake(info.index[1], { m_tiles, n_tiles }, 0, 2)
+        tc.emit_pipeline_warp_specialized(function(step, x, y)
+          tc.mma(acc, x, y, { barrier = step.consumed, accumulate = step.step:gt(0) })
+        end, {
+          grid = { k_tiles }, max_concurrent_steps = 3, manual_consumed_barriers = true,
+          memory = memory, compute = compute,
+          in_specs = { tc.block_spec({ 128, 64 }, function(k) return m, k end),
+            tc.block_spec({ 64, 64 }, function(k) return k, n end) },
+          compute_context = function(run)
+            run()
+            tc.commit_arrive(done)
+            tc.barrier_wait(done)
+            out:tile({ m, n }, { 128, 64 }):store(tc.async_load_tmem(acc))
+            tc.wait_load_tmem()
+          end,
+        })(a, b)
+      end
+      if o.walk == "nd" then
+        tc.nd_loop({ tiles }, tile, { collective_axes = "worker" })
+      else
+        tc.dynamic_scheduling_loop("worker", tile)
+      end
+    end,
+  }
+end
+
 return pipelines

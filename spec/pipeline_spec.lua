@@ -233,6 +233,17 @@ describe("tc.emit_pipeline_warp_specialized", function()
     end)
   end
 
+  for _, walk in ipairs{ "nd", "dynamic" } do
+    it("stands in a loop over tiles: " .. walk, function()
+      local case = { m = 512, n = 192, k = 256, walk = walk }
+      local a, b = kernels.integers({ case.m, case.k }, tc.bfloat16, 1), kernels.integers({ case.k, case.n },
+        tc.bfloat16, 2)
+      in_all_modes(pipelines.tiles(case), equal(tc.reference.matmul(a, b)), function()
+        return a, b, tc.zeros({ case.m, case.n }, tc.float32)
+      end)
+    end)
+  end
+
   it("carries values over the steps in compute_context", function()
     local kernel = tc.kernel{
       name = "carry", args = { tc.gmem({ 512, 64 }, tc.float32), tc.gmem({ 64, 64 }, tc.float32) },
