@@ -46,8 +46,6 @@ describe("Sparse A:", function()
       return call { metadata = ring }, call { metadata = ring[1] }
    end, SM100)
    refuses("M = 64", "Sparse MMA not supported for M=64", pair({ m = 64 }, {}), SM100)
-   refuses("scaled with A in TMEM", "A in TMEM unsupported for block-scaled sparse matmuls",
-      pair({ a = tc.e4m3, k = 256, a_tmem = true, scales = 4 }, { a = tc.e4m3, k = 256, a_tmem = true }), SM100)
    refuses("N", "N must be a multiple of 16 for sparse MMA, but got N=8",
       pair({ n = 8, b_t = true }, { n = 16, b_t = true }), SM100)
    refuses("N no multiple of 16", "N must be a multiple of 16 for sparse MMA, but got N=72",
@@ -75,8 +73,6 @@ describe("Sparse A:", function()
       pair({ b_t = true, b_swizzle = 32 }, { b_t = true, b_swizzle = 64 }), SM100)
    refuses("the block of scaled fp8", "Scale block size mismatch: expected 64, got 32",
       pair { a = tc.e4m3, k = 256, scales = 8 }, SM100)
-   refuses("several N groups", "A sparse metadata address calculation for multiple tiles",
-      pair({ n = 512 }, { n = 256 }), SM100)
    refuses("the accumulator", "MMA with element type bf16 only supports accumulators of type f32, but got: f16",
       pair({ a = tc.bf16, d = tc.f16 }, { a = tc.f16, d = tc.f16 }), SM100)
    refuses("a kind that the target lacks", "kind::i8 with i8 and i8 does not exist on sm_103a.",

@@ -44,7 +44,7 @@ describe("sparse A times B:", function()
 end)
 
 describe("a sparse f16 MMA with", function()
-  for _, n in ipairs { 16, 48, 128, 256 } do
+  for _, n in ipairs { 16, 48, 128, 256, 272, 496 } do
     it("N = " .. n, function() check { a = "f16", n = n, k = 128 } end)
   end
   for _, swizzle in ipairs { 32, 64, 128 } do
@@ -100,8 +100,12 @@ describe("A sparse MMA with scales:", function()
       check { a = "e2m1", n = 64, k = 1024, tile = 256, a_swizzle = 64, pattern = "4:8", scale = scale, block = block }
     end)
   end
+  it("A in TMEM", function()
+    check { a = "e4m3", n = 64, k = 256, scale = "e8m0", block = 64, a_tmem = true }
+  end)
   it("N above 128", function()
     check { a = "e4m3", n = 192, k = 256, scale = "e8m0", block = 64 }
+    check { a = "e4m3", n = 384, k = 256, scale = "e8m0", block = 64 }
     check { a = "e2m1", n = 256, k = 512, pattern = "4:8", scale = "e4m3", block = 32 }
   end)
   it("operands stored the other way round", function()

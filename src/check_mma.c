@@ -257,8 +257,6 @@ static void check_places(struct kern *k, const struct mma_op *m, const struct mm
 {
 	check_swizzle(k, "b", m->b);
 	check_swizzle(k, "a", m->a);
-	if (s->scaled && s->sparse && s->a_in_tmem)
-		tc_documented(&k->err, MMA_TMEM_A_SPARSE_SCALED, tc_got(k, "a", m->a));
 	if (s->a_in_tmem)
 		check_a_in_tmem(k, m, s);
 	if (s->a != s->b && !(is_narrow_float(s->a) && is_narrow_float(s->b)) &&
@@ -422,8 +420,6 @@ static void check_tiles(struct kern *k, const struct mma_op *m, const struct mma
 	check_order(k, "b", m->b, s->b_k_major);
 	if (s->sparse && s->b_swizzle == 32 && s->b_k_major)
 		tc_documented(&k->err, MMA_SPARSE_B_TILING, tc_got(k, "b", m->b));
-	if (s->sparse && s->n > 256)
-		tc_documented(&k->err, MMA_SPARSE_TILES, tc_got(k, "b", m->b));
 }
 
 /* ---- the SMEM descriptor ------------------------------------------------------------ */

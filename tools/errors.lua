@@ -114,7 +114,8 @@ condition out:
 
 - Of `tc.mma`, limits that the hardware does not have, and neither has tcmma: "Swizzle={b_swizzle} is too big for MMA
   with M=64. Try lowering it.", "The only supported N > 256, is 512, but got N={n}", "B scale address calculation for
-  multiple N tiles", "Unsupported input element type: {t}" (of f32) and, of copies of scales, "Only M/N up to 256
+  multiple N tiles", "A sparse metadata address calculation for multiple tiles", "A in TMEM unsupported for block-scaled
+  sparse matmuls", "Unsupported input element type: {t}" (of f32) and, of copies of scales, "Only M/N up to 256
   supported".
 - Of `tc.mma`: differing K, accumulator shape and "Either none or both scales" again in the instruction builder (the
   call has checked them); operands that are no refs; leftover transforms and tilings (the image in SMEM is the
