@@ -94,6 +94,65 @@ describe("the estimate of a kernel", function()
     assert.matches("^B200: %d+%.%d %% of the peak, %d+ TFLOP/s, .* bound by L2; 1024 CTAs", tostring(e))
   end)
 
+  it("follows CTAs that take over the work of others", function()
+    local M, N, K, stages = 128 * 74, 128 * 8, 512, 4 -- four tiles an SM
+    local kernel = tc.kernel {
+      name = "dynamic", target = "sm_100a",
+      args = { tc.gmem({ M, K }, "f16"), tc.gmem({ K, N }, "f16"), tc.gmem({ M, N }, "f16") },
+      grid = { M // TM, N // TN }, grid_names = { "m", "n" },
+      body = function(a, b, out)
+        local sa, sb = tc.smem({ stages, TM, TK }, "f16"), tc.smem({ stages, TK, TN }, "f16")
+        local acc, so = tc.tmem({ 2, TM, TN }, "f32"), tc.smem({ TM, TN }, "f16")
+        tc.smem({ 1024, 32 }, "f16") -- leaves room for one CTA
+        local loaded = tc.barrier { num_arrivals = 2, num_barriers = stages }
+        local consumed = tc.barrier { num_barriers = stages, orders_tensor_core = true }
+        local done = tc.barrier { num_barriers = 2, orders_tensor_core = true }
+        local read = tc.barrier { num_barriers = 2, orders_tensor_core = true }
+        local load, issue, store = tc.role { name = "load", warps = 1 }, tc.role { name = "mma", warps = 1 },
+          tc.role { name = "store", warpgroups = 1 }
+        tc.dynamic_scheduling_loop({ "m", "n" }, function(work)
+          local m, n, turn = work.index[1], work.index[2], work.local_index
+          local slot, first = turn % 2, turn * (K // TK)
+          load(function()
+            tc.range(K // TK, function(k)
+              local s = (first + k) % stages
+              tc.when((first + k):ge(stages), function() tc.barrier_wait(consumed[s]) end)
+              tc.copy_gmem_to_smem(a:tile({ m, k }, { TM, TK }), sa[s], loaded[s])
+              tc.copy_gmem_to_smem(b:tile({ k, n }, { TK, TN }), sb[s], loaded[s])
+            end)
+          end)
+          issue(function()
+            tc.when(turn:ge(2), function() tc.barrier_wait(read[slot]) end)
+            tc.range(K // TK, function(k)
+              local s = (first + k) % stages
+              tc.barrier_wait(loaded[s])
+              tc.mma(acc[slot], sa[s], sb[s], { barrier = consumed[s], accumulate = k:gt(0) })
+            end)
+            tc.commit_arrive(done[slot])
+          end)
+          store(function()
+            tc.barrier_wait(done[slot])
+            local tile = tc.async_load_tmem(acc[slot])
+            tc.wait_smem_to_gmem(0)
+            so:store(tile:astype "f16")
+            tc.barrier_arrive(read[slot])
+            tc.commit_smem()
+            tc.copy_smem_to_gmem(so, out:tile({ m, n }, { TM, TN }))
+          end)
+        end)
+      end,
+    }
+    local e = assert(estimate(kernel))
+    assert.equal(592, e.ctas)
+    assert.equal(2.0 * M * N * K, e.flop)
+    assert.equal(4 * 2 * TM * TN * K / 8192, e.tensor_clocks)
+    assert.equal(4 * TM * TN * 2, e.bytes.out)
+    assert.near((M * K + K * N) * 2 / 148, e.bytes.dram, 1)
+    -- it starts once, and loads of a tile run under the end of the one before
+    local restarted = assert(estimate(matmul(M, N, K, { stages = stages })))
+    assert.is_true(e.clocks < restarted.clocks)
+  end)
+
   it("says why there is none", function()
     local e, why = estimate(matmul(1024, 1024, 256, { named = true }))
     assert.is_nil(e)

@@ -91,6 +91,8 @@ void tc_walk_begin(struct walk *w, int64_t cluster, int rank);
 const struct op *tc_walk_next(struct walk *w);                   /* NULL: the role has ended */
 struct known tc_walk_value(struct walk *w, const struct val *v); /* NULL is 0 */
 int64_t tc_walk_clusters(const struct kern *k);
+/* What query_cluster_cancel gives: this cluster, or nothing (-1). */
+void tc_walk_answer(struct walk *w, const struct query_cancel_op *q, int64_t cluster);
 int64_t tc_ref_bytes(struct walk *w, const struct ref *r);
 /* What this CTA asks L2 for. */
 double tc_own_bytes(struct walk *w, const struct copy_op *o);

@@ -2,6 +2,7 @@
  * What L2 holds: the copies of all clusters that run at one time, interleaved, against a cache that
  * drops what has not been used while its size was filled anew.
  */
+#include "compile.h"
 #include "estimate.h"
 
 #include <stdlib.h>
@@ -32,6 +33,7 @@ struct cache {
 	struct entry *entries;
 	size_t entry_count; /* a power of two */
 	double filled, loaded, missed, size;
+	int64_t resident, total; /* clusters */
 };
 
 /* `part`: which one of a tile that CTAs divide. */
@@ -85,7 +87,17 @@ static int64_t collect(struct cache *c, int slot, int64_t cluster, int rank)
 		const struct op *o;
 
 		tc_walk_begin(w, cluster, rank);
+		int64_t taken = cluster;
+
 		while ((o = tc_walk_next(w))) {
+			if (o->kind == OP_QUERY_CLUSTER_CANCEL) {
+				/* Clusters that run together take over those that would follow. */
+				taken = taken < 0 || taken + c->resident >= c->total
+						? -1
+						: taken + c->resident;
+				tc_walk_answer(w, &o->u.query_cancel, taken);
+				continue;
+			}
 			bool load = o->kind == OP_COPY_GMEM_TO_SMEM;
 
 			if (!load && o->kind != OP_COPY_SMEM_TO_GMEM)
@@ -101,6 +113,22 @@ static int64_t collect(struct cache *c, int slot, int64_t cluster, int rank)
 		}
 	}
 	return accesses;
+}
+
+/* The clusters of the first wave do all the work. */
+static bool takes_over(const struct scope *s)
+{
+	bool found = false;
+
+	for (const struct op *o = s->first; o && !found; o = o->next) {
+		const struct scope *body[2] = {NULL, NULL};
+		int bodies = tc_op_bodies(o, body);
+
+		found = o->kind == OP_QUERY_CLUSTER_CANCEL;
+		for (int i = 0; i < bodies && !found; i++)
+			found = takes_over(body[i]);
+	}
+	return found;
 }
 
 static struct entry *find(struct cache *c, uint64_t tile)
@@ -149,6 +177,8 @@ double tc_estimate_misses(struct kern *k, struct err *err, struct arena *arena, 
 	struct cache c = {.kern = k, .arena = arena, .size = l2_bytes};
 
 	resident = resident < total ? resident : total;
+	c.resident = resident;
+	c.total = total;
 	c.role_count = k->roles.count;
 	c.walks = tc_arena_alloc(arena, (size_t)(c.role_count + 1) * sizeof *c.walks);
 	for (int i = 0; i < c.role_count; i++)
@@ -159,7 +189,9 @@ double tc_estimate_misses(struct kern *k, struct err *err, struct arena *arena, 
 	c.capacity = tc_arena_alloc(arena, ctas * sizeof *c.capacity);
 	c.entry_count = 1u << 19;
 	c.entries = tc_arena_alloc(arena, c.entry_count * sizeof *c.entries);
-	for (int64_t first = 0; first < total && accesses < MAX_ACCESSES; first += resident) {
+	for (int64_t first = 0;
+	     first < (takes_over(k->root) ? resident : total) && accesses < MAX_ACCESSES;
+	     first += resident) {
 		int n = (int)(total - first < resident ? total - first : resident);
 
 		for (int j = 0; j < n; j++) {

@@ -35,6 +35,8 @@ struct residence {
 	struct actor *actors; /* roles of all CTAs */
 	int actors_left;
 	double end;
+	int64_t *taken; /* clusters taken over, -1 for an answer without one; by request */
+	int taken_count, taken_capacity;
 };
 
 struct actor {
@@ -47,6 +49,7 @@ struct actor {
 	int *seen;     /* phases waited for, by slot */
 	double *group; /* end of each bulk group */
 	int groups, group_capacity;
+	int answers; /* read so far */
 };
 
 struct sim {
@@ -372,6 +375,36 @@ static void threads(struct sim *s, struct actor *a, const struct op *o)
 	}
 }
 
+/* All CTAs of the cluster ask together: what the first gets holds for all. */
+static void take_over(struct sim *s, struct actor *a, const struct op *o)
+{
+	struct residence *home = a->cta->home;
+
+	if (a->cta->rank == 0) {
+		bool left = s->next < s->clusters;
+
+		if (home->taken_count == home->taken_capacity)
+			home->taken =
+				grown(s, home->taken, &home->taken_capacity, sizeof *home->taken);
+		home->taken[home->taken_count++] = left ? s->next : -1;
+		s->next += left ? s->stride : 0;
+		s->ran += left;
+	}
+	arrive(s, a, &o->u.try_cancel.barrier, o, 0, a->time + tc_cost.load_latency);
+	a->time += tc_cost.issue;
+}
+
+static bool answer(struct actor *a, const struct op *o)
+{
+	const struct residence *home = a->cta->home;
+
+	if (a->answers >= home->taken_count)
+		return false;
+	tc_walk_answer(&a->walk, &o->u.query_cancel, home->taken[a->answers++]);
+	a->time += tc_cost.issue;
+	return true;
+}
+
 /* False: it waits. */
 static bool perform(struct sim *s, struct actor *a, const struct op *o)
 {
@@ -401,10 +434,10 @@ static bool perform(struct sim *s, struct actor *a, const struct op *o)
 		mma(s, a, o);
 		break;
 	case OP_TRY_CLUSTER_CANCEL:
+		take_over(s, a, o);
+		break;
 	case OP_QUERY_CLUSTER_CANCEL:
-		tc_fail_at(s->err, o->pos,
-			   "the grid of a kernel that takes over other clusters is known only at "
-			   "run time");
+		return answer(a, o);
 	default:
 		threads(s, a, o);
 	}
@@ -419,6 +452,7 @@ static void begin_cluster(struct sim *s, struct residence *h, double time)
 	h->cluster = s->next;
 	h->actors_left = s->ranks * s->kern->roles.count;
 	h->end = time;
+	h->taken_count = 0;
 	s->next += s->stride;
 	s->ran++;
 	for (int rank = 0; rank < s->ranks; rank++) {
@@ -436,6 +470,7 @@ static void begin_cluster(struct sim *s, struct residence *h, double time)
 			a->done = a->blocked = false;
 			a->pending = NULL;
 			a->groups = 0;
+			a->answers = 0;
 			memset(a->seen, 0, (size_t)s->slot_count * sizeof *a->seen);
 			tc_walk_begin(&a->walk, h->cluster, rank);
 		}
@@ -479,7 +514,7 @@ static struct actor *choose(struct sim *s)
 				continue;
 			if (a->blocked) {
 				double before = a->time;
-				bool over = wait_for(s, a, a->pending);
+				bool over = perform(s, a, a->pending);
 
 				if (!over)
 					continue;

@@ -284,14 +284,29 @@ void tc_walk_init(struct walk *w, struct kern *k, struct err *err, struct arena 
 	w->var = tc_arena_alloc(arena, (size_t)(k->vars.count + 1) * sizeof *w->var);
 }
 
+static void place_in_grid(const struct kern *k, int64_t cluster, int64_t *axis)
+{
+	for (int i = k->grid_rank - 1; i >= 0; i--) {
+		axis[i] = cluster % k->grid[i];
+		cluster /= k->grid[i];
+	}
+}
+
+void tc_walk_answer(struct walk *w, const struct query_cancel_op *q, int64_t cluster)
+{
+	int64_t axis[TC_MAX_RANK];
+
+	place_in_grid(w->kern, cluster < 0 ? 0 : cluster, axis);
+	for (int i = 0; i < q->count; i++)
+		set_leaf(w, q->index[i], of(axis[q->axis[i]]));
+	set_leaf(w, q->success, of(cluster >= 0));
+}
+
 void tc_walk_begin(struct walk *w, int64_t cluster, int rank)
 {
 	const struct kern *k = w->kern;
 
-	for (int i = k->grid_rank - 1; i >= 0; i--) {
-		w->axis[i] = cluster % k->grid[i];
-		cluster /= k->grid[i];
-	}
+	place_in_grid(k, cluster, w->axis);
 	for (int i = k->cluster_rank - 1; i >= 0; i--) {
 		w->axis[k->grid_rank + i] = rank % k->cluster[i];
 		rank /= (int)k->cluster[i];
