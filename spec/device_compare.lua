@@ -49,13 +49,19 @@ local function judge(case, outcome, known, options)
   end
   local truth = outcome.device
   if not truth then
-    if not emulator then return known == "-" and "refused" or "emulator", 0, known or "-", why end
+    if not emulator then
+      local stricter = difference.rule(case) and not difference.rule(case)[3]
+      return known == "-" and "refused" or stricter and "explained" or "emulator", 0, known or "-", why
+    end
     if known == "-" then return "different", 0, "-", "the device refuses it or traps, the emulator does not" end
     local verdict = (not known or known == "?") and "unrecorded" or known == groups.hash(emulator) and "equal"
       or difference.rule(case) and "explained" or "different"
     return verdict, #emulator, known or "-", ""
   end
-  if not emulator then return "emulator", #truth, groups.hash(truth), why end
+  if not emulator then
+    local stricter = difference.rule(case) and not difference.rule(case)[3]
+    return stricter and "explained" or "emulator", #truth, groups.hash(truth), why
+  end
   local verdict, rule, distance = difference.judge(case, truth, emulator)
   if verdict == "equal" then return verdict, #truth, groups.hash(truth), "" end
   local count, rows = difference.rows(case, truth, emulator)

@@ -321,10 +321,10 @@ describe("a tensor copy", function()
     local source = words(10 * 24):reshape { 10, 24 }
     local out = tc.full({ 16, 32 }, 0xffff, tc.u16)
     local map = tc.tensormap(source, { box = { 32, 16 } })
-    good(run(load_text(2, { -4, -3 }, 1024), { map, out }))
+    good(run(load_text(2, { -8, -3 }, 1024), { map, out }))
     for r, row in ipairs(out:totable()) do
       for c, value in ipairs(row) do
-        local y, x = r - 1 - 3, c - 1 - 4
+        local y, x = r - 1 - 3, c - 1 - 8
         assert.equal(y >= 0 and y < 10 and x >= 0 and x < 24 and y * 24 + x + 1 or 0, value)
       end
     end

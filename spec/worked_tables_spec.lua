@@ -184,9 +184,12 @@ describe("the image of a tiled load", function()
       local image = tma_image(tc.tensormap(source, { box = { width, 64 }, swizzle = swizzle }),
         { at = { 0, 0 }, pitch = 0, bytes = 64 * width })
       local all = source:tobytes()
-      for a = 0, 64 * width - 1 do
+      -- rows shorter than what the swizzle spans begin a span each, as on an H200
+      local span = math.max(width, tonumber(swizzle:match "^%d+" or 0))
+      for i = 0, 64 * width - 1 do
+        local a = i // width * span + i % width
         local address = a ~ (a >> shift & mask) << to
-        assert.equal(all:byte(a + 1), image:byte(address + 1), ("byte 0x%X"):format(a))
+        assert.equal(all:byte(i + 1), image:byte(address + 1), ("byte 0x%X"):format(i))
       end
     end)
   end

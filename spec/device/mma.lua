@@ -146,7 +146,7 @@ local function cases_of(add, s, word, selector)
   for _, kind in ipairs(numbers.kinds(s.a)) do
     add {
       name = ("%s%s %s"):format(name, s.sparse and " " .. selector or "", kind), text = text, stride = dw,
-      result = s.d, grid = { WARPS // 4 }, block = { 128 },
+      result = s.d == "f16" and "f16x2" or s.d, grid = { WARPS // 4 }, block = { 128 },
       args = {
         { input = numbers.rows(WARPS * 32, padded, { { s.a, #a * aw }, { s.b, #b * bw }, { s.c, #c * cw },
           s.sparse and { "metadata." .. s.a, 4 } or nil }, kind, #name + selector) },

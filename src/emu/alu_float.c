@@ -18,10 +18,12 @@ static inline float flush(float value)
 	return emu_f32_of_bits(bits & 0x7f800000u ? bits : bits & 0x80000000u);
 }
 
-/* Whether a result is flushed is decided by its exact value: what only rounds to 2^-126 is zero. */
+/* A result is flushed where it would be below 2^-126 rounded as if exponents had no bound. */
 static inline float flush_tiny(float rounded, double exact)
 {
-	return fabs(exact) < 0x1p-126 ? copysignf(0.0f, rounded) : rounded;
+	float unbounded = (float)(exact * 0x1p64);
+
+	return fabsf(unbounded) < 0x1p-62f ? copysignf(0.0f, rounded) : rounded;
 }
 
 /* A NaN result has one pattern. */

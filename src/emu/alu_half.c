@@ -107,13 +107,13 @@ static float apply(const struct half_form *form, float x, float y, float z)
 	}
 }
 
-/* What only rounds to the least normal number is zero: the exact result decides. */
+/* A result is flushed where it would be below 2^-14 rounded as if exponents had no bound. */
 static bool is_tiny(const struct half_form *form, float x, float y, float z)
 {
 	double exact = form->operation == FMA ? (double)x * y + z : (double)x * y;
 
 	return form->flush && (form->operation == MUL || form->operation == FMA) &&
-	       fabs(exact) < 0x1p-14;
+	       fabs(emu_round_to(&emu_format_f16, exact * 1024, EMU_ROUND_NEAREST_EVEN)) < 0x1p-4;
 }
 
 /* The NaN that stands for an element outside a tensor: with fma.oob nothing comes of it. */

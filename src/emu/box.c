@@ -5,6 +5,11 @@
 
 #include <string.h>
 
+/* No shared memory holds as many; their bytes can be counted in 32 bits. */
+enum {
+	most_rows = 1 << 18
+};
+
 /*
  * In an interleaved layout dimension 0 is the width, the last but one counts slices of 16 or 32
  * bytes of channels, and memory holds a slice a pixel.  A box has one slice.
@@ -31,25 +36,37 @@ static bool padded(const struct emu_tensormap *map)
 	return map->type == EMU_TM_16U4_ALIGN16B || map->type == EMU_TM_16U6_ALIGN16B;
 }
 
+/* Rows shorter than what the swizzle spans begin a span each. */
+static uint32_t pitch(const struct emu_tensormap *map, uint32_t row)
+{
+	static const uint32_t spans[] = {0, 32, 64, 128, 128, 128, 128};
+	uint32_t span = map->swizzle < EMU_TM_SWIZZLE_96 ? spans[map->swizzle] : 0;
+
+	return !map->interleave && row < span ? span : row;
+}
+
 static void shape_rows(const struct emu_tensormap *map, struct emu_box *box)
 {
 	box->unit_bits = unit_bits(map);
 	box->row_global = box->count[0] * box->unit_bits / 8;
 	box->row_shared = padded(map) ? box->count[0] : box->row_global;
-	box->footprint = box->rows * box->row_shared;
+	box->row_pitch = pitch(map, box->row_shared);
+	box->footprint = (box->rows - 1) * box->row_pitch + box->row_shared;
 	box->transaction = box->rows * box->row_global;
 }
 
 void emu_box_shape(const struct emu_tensormap *map, struct emu_box *box)
 {
-	box->rows = 1;
+	uint64_t rows = 1;
+
 	for (int i = 0; i < EMU_MAX_RANK; i++) {
 		box->count[i] = i < map->rank && !is_slice(map, i)
 					? (map->box[i] + step(map, i) - 1) / step(map, i)
 					: 1;
 		if (i > 0)
-			box->rows *= box->count[i];
+			rows *= box->count[i];
 	}
+	box->rows = rows < most_rows ? (uint32_t)rows : most_rows;
 	shape_rows(map, box);
 }
 
@@ -92,7 +109,7 @@ bool emu_box_walk(const struct emu_tensormap *map, const int32_t *coordinates,
 			outside |= c < 0 || c >= (int64_t)map->dims[i];
 			base += (uint64_t)c * map->strides[i - 1];
 		}
-		row.offset = n * box.row_shared;
+		row.offset = n * box.row_pitch;
 		row.first = first;
 		row.inside = outside ? 0 : inside;
 		row.address =
@@ -118,7 +135,7 @@ bool emu_box_walk_rows(const struct emu_tensormap *map, const int32_t coordinate
 	for (int n = 0; n < 4; n++) {
 		int64_t c = coordinates[1 + n];
 
-		row.offset = (uint32_t)n * box.row_shared;
+		row.offset = (uint32_t)n * box.row_pitch;
 		row.first = first;
 		row.inside = c < 0 || c >= (int64_t)map->dims[1] ? 0 : inside;
 		row.address = element_address(map, map->address + (uint64_t)c * map->strides[0],
@@ -179,7 +196,7 @@ static bool visit_pixel(struct walk *w, uint32_t beyond)
 	w->row.address = element_address(map, base, w->at[0] + w->first);
 	if (!w->visit(w->context, &w->row))
 		return false;
-	w->row.offset += w->box.row_shared;
+	w->row.offset += w->box.row_pitch;
 	return true;
 }
 
@@ -259,21 +276,18 @@ void emu_box_pack_row(const struct emu_tensormap *map, const struct emu_box *box
 		memcpy(packed + u * bytes, shared + u * 16, bytes);
 }
 
+/* The types that flush do so in reductions; a load moves subnormals as they are. */
 void emu_box_convert(int type, uint8_t *bytes, uint32_t size)
 {
-	bool flush = type == EMU_TM_F32_FTZ || type == EMU_TM_TF32_FTZ;
-	bool round = type == EMU_TM_TF32 || type == EMU_TM_TF32_FTZ;
-
-	if (!flush && !round)
+	if (type != EMU_TM_TF32 && type != EMU_TM_TF32_FTZ)
 		return;
 	for (uint32_t i = 0; i + 4 <= size; i += 4) {
 		uint32_t word;
+		float value;
 
 		memcpy(&word, bytes + i, 4);
-		if (flush && !(word & 0x7f800000u))
-			word &= 0x80000000u;
-		if (round)
-			word = emu_bits_of_f32(emu_tf32_round(emu_f32_of_bits(word)));
+		value = emu_f32_of_bits(word);
+		word = value == value ? emu_bits_of_f32(emu_tf32_round(value)) : 0x7fffe000;
 		memcpy(bytes + i, &word, 4);
 	}
 }

@@ -1,6 +1,10 @@
 /* Sparse operands: stored elements to their places in a row of K, as metadata says (6.4). */
 #include "warp_mma.h"
 
+#include "number.h"
+
+#include <math.h>
+
 int emu_sparse_span(enum emu_element element)
 {
 	switch (emu_element_bits(element)) {
@@ -35,6 +39,51 @@ bool emu_sparse_row(int span, const uint8_t *nibbles, int k, const float *stored
 		}
 	}
 	return true;
+}
+
+void emu_sparse_kept(int span, const uint8_t *nibbles, int k, bool *kept)
+{
+	float ones[EMU_GEMM_MAX_K] = {0}, row[EMU_GEMM_MAX_K];
+
+	for (int i = 0; i < k; i++)
+		ones[i] = 1;
+	emu_sparse_row(span, nibbles, k, ones, row);
+	for (int i = 0; i < k; i++)
+		kept[i * EMU_GEMM_ROWS] = row[i] != 0;
+}
+
+bool emu_sparse_set_apart(float *b, float *apart, int count)
+{
+	bool any = false;
+
+	for (int i = 0; i < count; i++) {
+		bool finite = isfinite(b[i]);
+
+		apart[i] = finite ? 0 : b[i];
+		b[i] = finite ? b[i] : 0;
+		any |= !finite;
+	}
+	return any;
+}
+
+void emu_sparse_join(int n, int k, const bool *kept, const float *a, int a_stride,
+		     const float *apart, float *tile)
+{
+	for (int j = 0; j < n; j++) {
+		for (int i = 0; i < k; i++) {
+			if (apart[j * k + i] == 0)
+				continue;
+			for (int r = 0; r < EMU_GEMM_ROWS; r++) {
+				float *d = &tile[j * EMU_GEMM_ROWS + r];
+
+				if (!kept[i * EMU_GEMM_ROWS + r])
+					continue;
+				*d += a[i * a_stride + r] * apart[j * k + i];
+				if (isnan(*d))
+					*d = emu_f32_of_bits(0x7fffffff);
+			}
+		}
+	}
 }
 
 int emu_sparse_threads(int span, int k)

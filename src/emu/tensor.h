@@ -27,6 +27,7 @@ struct emu_box {
 	uint32_t unit_bits; /* of what dimension 0 counts: elements, or slices of channels */
 	uint32_t count[EMU_MAX_RANK];    /* elements taken along each dimension */
 	uint32_t row_global, row_shared; /* bytes of an innermost row */
+	uint32_t row_pitch;              /* in shared memory */
 	uint32_t rows;
 	uint32_t footprint;   /* bytes of shared memory */
 	uint32_t transaction; /* bytes that complete_tx counts */

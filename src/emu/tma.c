@@ -40,7 +40,7 @@ static uint64_t in_rank(uint64_t address, uint32_t rank)
 
 static uint32_t footprint(const struct tma_op *op)
 {
-	return op->form->rows ? 4 * op->box.row_shared : op->box.footprint;
+	return op->form->rows ? 3 * op->box.row_pitch + op->box.row_shared : op->box.footprint;
 }
 
 static uint32_t transaction(const struct tma_op *op)
@@ -305,6 +305,33 @@ static bool read_offsets(struct emu_warp *warp, const struct emu_ins *ins, int l
 	return true;
 }
 
+/* What makes the hardware trap: a box that begins inside 16 bytes of its row, a store from before
+ * the tensor. */
+static bool check_start(struct emu_warp *warp, int lane, const struct tma_op *op)
+{
+	int64_t bits = (int64_t)op->coordinates[0] * emu_tensormap_element_bits(op->map.type);
+	bool stores = op->form->direction == TMA_STORE || op->form->direction == TMA_REDUCE;
+
+	if (op->map.mode != EMU_TM_TILED || op->map.interleave)
+		return true;
+	if (op->map.type < EMU_TM_16U4_ALIGN8B && bits % 128) {
+		emu_fault(warp, lane, "tensormap",
+			  "coordinate 0 is %d, byte %lld of a row; a box begins at a multiple of "
+			  "16 bytes",
+			  op->coordinates[0], (long long)bits / 8);
+		return false;
+	}
+	for (int i = 0; stores && i < op->map.rank; i++)
+		if (!op->form->rows && op->coordinates[i] < 0) {
+			emu_fault(warp, lane, "tensormap",
+				  "coordinate %d is %d; what is stored cannot begin before the "
+				  "tensor",
+				  i, op->coordinates[i]);
+			return false;
+		}
+	return true;
+}
+
 static bool read_map(struct emu_warp *warp, const struct emu_ins *ins, int lane, int index,
 		     struct tma_op *op)
 {
@@ -358,7 +385,7 @@ static bool read_map(struct emu_warp *warp, const struct emu_ins *ins, int lane,
 			  op->coordinates[0], emu_tensormap_type_name(op->map.type), unit);
 		return false;
 	}
-	return true;
+	return check_start(warp, lane, op);
 }
 
 static bool check_types(struct emu_warp *warp, int lane, const struct tma_op *op)
@@ -459,7 +486,7 @@ static bool poison(struct tma_op *op)
 	if (!targets(&t))
 		return false;
 	/* A swizzle moves bytes within units of 1024. */
-	if (t.address % 1024 || footprint(op) % 1024)
+	if (t.address % 1024 || footprint(op) % 1024 || op->box.row_pitch != op->box.row_shared)
 		return walk(&t, poison_row);
 	for (int i = 0; i < t.count; i++)
 		memset(t.cta[i]->shared + t.address - EMU_SHARED_BASE, 0xff, footprint(op));

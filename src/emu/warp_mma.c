@@ -168,9 +168,9 @@ void emu_warp_panel(enum emu_element element, const uint8_t *raw, int count, flo
 		emu_panel_f32(element, EMU_PACK_DENSE, raw, count, out);
 }
 
-/* Rows of A with their zeros; false after a fault. */
+/* Rows of A with their zeros, and which elements they keep; false after a fault. */
 static bool spread(struct emu_warp *warp, const struct emu_ins *ins,
-		   const struct warp_mma_form *form, const float *stored, float *rows)
+		   const struct warp_mma_form *form, const float *stored, float *rows, bool *kept)
 {
 	const uint32_t *words = emu_row32(warp, ins->operands[4].ref);
 	int k = form->product.k, span = emu_sparse_span(form->product.a);
@@ -186,8 +186,22 @@ static bool spread(struct emu_warp *warp, const struct emu_ins *ins,
 				  r);
 			return false;
 		}
+		emu_sparse_kept(span, nibbles, k, kept + r);
 	}
 	return true;
+}
+
+static void multiply(struct emu_warp *warp, const struct warp_mma_form *form, const float *a,
+		     float *b, const bool *kept, float *tile)
+{
+	int k = form->product.k;
+	float apart[columns * max_k];
+	bool some = form->sparse && !emu_element_integer(form->product.b) &&
+		    emu_sparse_set_apart(b, apart, columns * k);
+
+	if (some)
+		emu_sparse_join(columns, k, kept, a, EMU_GEMM_ROWS, apart, tile);
+	emu_warp_multiply(warp, &form->product, columns, a, b, tile);
 }
 
 static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
@@ -197,10 +211,11 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 	float rows[2][EMU_GEMM_ROWS * max_k], a[max_k * EMU_GEMM_ROWS], b[columns * max_k];
 	float tile[columns * EMU_GEMM_ROWS] = {0};
 	uint8_t raw[EMU_GEMM_ROWS * max_a_bytes], raw_b[columns * max_b_bytes];
+	bool kept[max_k * EMU_GEMM_ROWS] = {false};
 
 	load_a(warp, &ins->operands[1], form, raw);
 	emu_warp_panel(form->product.a, raw, form->rows * stored, rows[0]);
-	if (form->sparse && !spread(warp, ins, form, rows[0], rows[1]))
+	if (form->sparse && !spread(warp, ins, form, rows[0], rows[1], kept))
 		return EMU_STOPPED;
 	for (int i = 0; i < k; i++)
 		for (int r = 0; r < EMU_GEMM_ROWS; r++)
@@ -209,7 +224,7 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 	load_b(warp, &ins->operands[2], form->b_bytes, raw_b);
 	emu_warp_panel(form->product.b, raw_b, columns * k, b);
 	load_c(warp, &ins->operands[3], form, tile);
-	emu_warp_multiply(warp, &form->product, columns, a, b, tile);
+	multiply(warp, form, a, b, kept, tile);
 	store_d(warp, &ins->operands[0], form, tile, mask);
 	warp->worker->counters.mma_instructions++;
 	return EMU_NEXT;

@@ -23,6 +23,20 @@ static double double_of(const struct emu_warp *warp, const struct emu_operand *o
 	return value;
 }
 
+/* A NaN goes on quiet: that of B, else of the sum, else of A. */
+static double multiply_add(double a, double b, double sum)
+{
+	const double *nan = isnan(b) ? &b : isnan(sum) ? &sum : &a;
+	uint64_t bits;
+
+	if (!isnan(a) && !isnan(b) && !isnan(sum))
+		return fma(a, b, sum);
+	memcpy(&bits, nan, sizeof bits);
+	bits |= 0x0008000000000000u;
+	memcpy(&sum, &bits, sizeof sum);
+	return sum;
+}
+
 /* Element i of A: row g, and g + 8 where there are 16; then the next 4 of K.  Of B: 4 of K each. */
 static enum emu_step execute_double(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
@@ -48,7 +62,7 @@ static enum emu_step execute_double(struct emu_warp *warp, const struct emu_ins 
 			double sum = double_of(warp, &ins->operands[3], i, (int)lane);
 
 			for (int k = 0; k < form->k; k++)
-				sum = fma(row[k], column[k], sum);
+				sum = multiply_add(row[k], column[k], sum);
 			d[lane][i] = sum;
 		}
 	}
@@ -129,6 +143,22 @@ static void place(bool half, int i, int lane, int *row, int *column)
 	*column = half ? i : (i & 4) + (lane & 2) + (i & 1);
 }
 
+/* The assembler makes a chain of fma in f32 of it, from zero; C comes last. */
+static void multiply_by_chain(const float *a, const float *b, float *tile)
+{
+	for (int j = 0; j < side; j++) {
+		for (int r = 0; r < side; r++) {
+			float *d = &tile[j * EMU_GEMM_ROWS + r], sum = 0;
+
+			for (int k = 0; k < depth; k++)
+				sum = fmaf(a[k * EMU_GEMM_ROWS + r], b[j * depth + k], sum);
+			*d += sum;
+			if (isnan(*d))
+				*d = emu_f32_of_bits(0x7fffffff);
+		}
+	}
+}
+
 static enum emu_step execute_quad(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	const struct quad_form *form = ins->extra;
@@ -159,7 +189,10 @@ static enum emu_step execute_quad(struct emu_warp *warp, const struct emu_ins *i
 		}
 	}
 	for (int quad = 0; quad < quads; quad++)
-		emu_warp_multiply(warp, &product, side, a[quad], b[quad], tile[quad]);
+		if (warp->grid->numerics == EMU_HARDWARE)
+			multiply_by_chain(a[quad], b[quad], tile[quad]);
+		else
+			emu_warp_multiply(warp, &product, side, a[quad], b[quad], tile[quad]);
 	EMU_FOR_LANES(lane, mask)
 	{
 		const float *d = tile[quad_of((int)lane)];

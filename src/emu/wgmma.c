@@ -241,9 +241,10 @@ static void multiply(const struct wgmma_op *op, const struct wgmma_form *form, c
 			     EMU_GEMM_ROWS, accumulate);
 }
 
-/* Stored rows of A to scratch->a, with their zeros; false after a fault. */
+/* Stored rows of A to scratch->a, with their zeros, and what each 16 rows keep; false after a
+ * fault. */
 static bool spread(const struct wgmma_op *op, const struct wgmma_form *form,
-		   struct emu_mma_scratch *scratch)
+		   struct emu_mma_scratch *scratch, bool (*kept)[EMU_MMA_K * EMU_GEMM_ROWS])
 {
 	int k = form->k, span = emu_sparse_span(form->a);
 	uint8_t nibbles[EMU_MMA_K / 2];
@@ -264,6 +265,7 @@ static bool spread(const struct wgmma_op *op, const struct wgmma_form *form,
 		}
 		for (int i = 0; i < k; i++)
 			scratch->a[i * EMU_MMA_ROWS + r] = row[i];
+		emu_sparse_kept(span, nibbles, k, kept[r / 16] + r % 16);
 	}
 	return true;
 }
@@ -272,6 +274,7 @@ static void run(struct wgmma_op *op, struct emu_mma_scratch *scratch)
 {
 	const struct entry *first = op->entries[0];
 	const struct wgmma_form *form = first->ins->extra;
+	bool kept[group_warps][EMU_MMA_K * EMU_GEMM_ROWS], apart = false;
 
 	if (form->a_in_registers)
 		registers_to_raw(op, scratch->raw);
@@ -281,17 +284,25 @@ static void run(struct wgmma_op *op, struct emu_mma_scratch *scratch)
 		scratch->rows);
 	if (!form->sparse)
 		emu_mma_transpose(scratch->rows, group_rows, form->k, scratch->a);
-	else if (!spread(op, form, scratch))
+	else if (!spread(op, form, scratch, kept))
 		return;
 	if (!gather(op, false, first->b_descriptor, form->n, scratch->raw))
 		return;
 	convert(form, false, scratch->raw, form->n * form->k, scratch->b);
+	if (form->sparse && form->accumulator != EMU_ACCUMULATE_S32)
+		apart = emu_sparse_set_apart(scratch->b, scratch->b_scaled, form->n * form->k);
 	for (int w = 0; w < group_warps; w++) {
 		const struct entry *entry = op->entries[w];
 
 		if (entry->accumulate)
 			load_d(entry, form, scratch->tile);
-		multiply(op, form, scratch->a + 16 * w, scratch, scratch->tile, entry->accumulate);
+		else if (apart)
+			memset(scratch->tile, 0, sizeof scratch->tile);
+		if (apart)
+			emu_sparse_join(form->n, form->k, kept[w], scratch->a + 16 * w,
+					EMU_MMA_ROWS, scratch->b_scaled, scratch->tile);
+		multiply(op, form, scratch->a + 16 * w, scratch, scratch->tile,
+			 entry->accumulate || apart);
 		store_d(entry, form, scratch->tile);
 	}
 }
