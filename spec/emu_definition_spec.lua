@@ -204,6 +204,25 @@ describe("scalar instructions:", function()
     assert.same({ 5 + (0x42004200 << 32) }, results)
   end)
 
+  it("st.bulk through a generic address goes to shared memory alone", function()
+    local kernel = tc.ptx [[
+.version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+ .reg .b64 %rd<4>;
+ ld.param.u64 %rd0, [out];
+ mov.u64 %rd1, 64;
+ st.bulk.weak [%rd0], %rd1, 0;
+ ret;
+}]]:kernel "k"
+    local out = tc.full({ 16 }, 7, tc.i32, { device = "emulator:sm_100a" })
+    local report = kernel:emulate { block = { 1 }, args = { out }, mode = "fast" }
+    assert.equal("wrong-space", report.hazards[1].rule)
+    assert.equal(7, out:get(0))
+  end)
+
   both("st.async and red.async release to global memory", function()
     assert.same({ 47 }, run([[
  mov.u64 %rd12, 40; st.async.mmio.release.gpu.global.b64 [%rd1], %rd12;

@@ -4,10 +4,10 @@ local tc = require "tcmma"
 package.path = (debug.getinfo(1, "S").source:match "^@(.*/)" or "./") .. "?.lua;" .. package.path
 local kernels = require "compiler_kernels"
 
-local function entry(body)
+local function entry(body, target)
   return ([[
 .version 8.6
-.target sm_90a
+.target %s
 .address_size 64
 .visible .entry k(.param .u64 out)
 {
@@ -23,14 +23,15 @@ local function entry(body)
 %s
  ret;
 }
-]]):format(body)
+]]):format(target, body)
 end
 
 local function run(body, threads, options)
   options = options or {}
-  tc.device("emulator:sm_90a"):use()
+  local target = options.target or "sm_90a"
+  tc.device("emulator:" .. target):use()
   local out = tc.zeros({ 4096 }, tc.i32)
-  local report = tc.ptx(entry(body)):kernel "k":emulate {
+  local report = tc.ptx(entry(body, target)):kernel "k":emulate {
     grid = { options.grid or 64 }, block = { 64 }, args = { out }, mode = options.mode or "check", threads = threads,
     seed = 11, max_instructions = options.max_instructions,
   }
@@ -125,5 +126,33 @@ go:
  st.release.gpu.global.u32 [%rd2], %r5;
 end:]], 4)
     for i = 0, 63 do assert.equal(i + 1, out:get(i)) end
+  end)
+
+  it("are not used where clusters add to one counter without waiting for it", function()
+    local _, out = run([[
+ mov.u32 %r2, 0;
+loop:
+ red.async.release.gpu.global.add.u32 [%rd0], 1;
+ add.u32 %r2, %r2, 1;
+ setp.lt.u32 %p0, %r2, 100;
+ @%p0 bra loop;]], 4, { target = "sm_100a", mode = "fast" })
+    assert.equal(64 * 64 * 100, out:get(0))
+  end)
+
+  it("begin again from what memory was where clusters meet, matrices included", function()
+    -- Each cluster raises what the one before it has left.
+    local body = [[
+ ld.global.u32 %r4, [%rd0];
+ add.u32 %r4, %r4, 1;
+ setp.ge.u32 %p0, %r0, 32;
+ @%p0 bra end;
+ wmma.store.d.sync.aligned.row.m16n16k16.global.s32 [%rd0], {%r4,%r4,%r4,%r4,%r4,%r4,%r4,%r4}, 16;
+end:]]
+    local one, first = run(body, 1)
+    for threads = 2, 4 do
+      local many, out = run(body, threads)
+      same_reports(one, many)
+      assert.is_true(out:equal(first))
+    end
   end)
 end)

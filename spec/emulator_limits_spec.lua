@@ -57,3 +57,40 @@ describe("a loop that takes long", function()
     assert.is_nil(output:find("emulating kernel", 1, true))
   end)
 end)
+
+describe("a tensor map", function()
+  local function emulate(operation, map, mode)
+    local names = {}
+    for i = 1, map.rank do names[i] = i == map.rank and "%r3" or "%r4" end
+    return tc.ptx(lines(".version 8.6", ".target sm_90a", ".address_size 64",
+      ".extern .shared .align 1024 .b8 tile[];", ".visible .entry k(.param .align 64 .b8 map[128]) {",
+      ".reg .b64 %rd<2>; .reg .b32 %r<8>;", "mov.u32 %r1, tile; add.u32 %r2, %r1, 1024;",
+      "mov.b64 %rd0, map; cvta.param.u64 %rd0, %rd0;", "mov.b32 %r3, -1; mov.b32 %r4, 0;",
+      "mbarrier.init.shared::cta.b64 [%r2], 1;",
+      operation:format(map.rank, "[%rd0, {" .. table.concat(names, ",") .. "}]"), "ret;", "}")):kernel "k":emulate {
+      block = { 1 }, smem = 1032, args = { map.map }, mode = mode }
+  end
+
+  local function map(rank, box)
+    local shape = { 8 }
+    for i = 2, rank do table.insert(shape, 1, 2) end
+    tc.device "emulator:sm_90a":use()
+    return { rank = rank, map = tc.tensormap(tc.zeros(shape, "f32"), { box = box }) }
+  end
+
+  local load = "cp.async.bulk.tensor.%dd.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%%r1], %s, [%%r2];"
+
+  for _, mode in ipairs { "fast", "check" } do
+    for _, box in ipairs { { 256, 256, 256, 256, 256 }, { 256, 256, 256, 64, 1 }, { 256, 256, 1, 1, 1 } } do
+      it(("of a box of %s, beyond shared memory, is refused in mode %s"):format(table.concat(box, "x"), mode), function()
+        local report = emulate(load, map(5, box), mode)
+        assert.equal("out-of-bounds", report.hazards[1].rule)
+        assert.matches("write of %d+ bytes of shared memory", report.hazards[1].message)
+      end)
+    end
+
+    it("may be prefetched from before its tensor in mode " .. mode, function()
+      assert.is_true(emulate("cp.async.bulk.prefetch.tensor.%dd.L2.global.tile %s;", map(2, { 8, 2 }), mode).completed)
+    end)
+  end
+end)

@@ -368,6 +368,8 @@ static enum emu_step store_bulk(struct emu_warp *warp, const struct emu_ins *ins
 		uint64_t size = emu_value(warp, &ins->operands[1], (int)lane);
 		uint8_t *to;
 
+		if (!emu_shared_address(warp, (int)lane, (enum emu_space)ins->space, &address))
+			return EMU_STOPPED;
 		if (size % 8)
 			return emu_fault(warp, (int)lane, "misaligned",
 					 "st.bulk of %llu bytes; the size must be a multiple of 8",
@@ -376,14 +378,14 @@ static enum emu_step store_bulk(struct emu_warp *warp, const struct emu_ins *ins
 			continue;
 		if (size > UINT32_MAX)
 			size = UINT32_MAX;
-		to = emu_mem(warp, (int)lane, (enum emu_space)ins->space, address, (uint32_t)size,
-			     8, EMU_WRITE);
+		to = emu_mem(warp, (int)lane, EMU_SHARED_CLUSTER, address, (uint32_t)size, 8,
+			     EMU_WRITE);
 		if (!to)
 			return EMU_STOPPED;
 		memset(to, 0, size);
 		if (warp->order)
-			emu_watch_one(warp, (int)lane, (enum emu_space)ins->space, address,
-				      (uint32_t)size, EMU_WRITE);
+			emu_watch_one(warp, (int)lane, EMU_SHARED_CLUSTER, address, (uint32_t)size,
+				      EMU_WRITE);
 		emu_count_bytes(warp, EMU_SHARED, size, true);
 	}
 	emu_changed(warp->worker);

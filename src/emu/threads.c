@@ -29,10 +29,8 @@ static bool communicates(const struct emu_ins *ins)
 {
 	const char *name = ins->mnemonic;
 	bool access = begins(name, "ld") || begins(name, "st") || begins(name, "atom") ||
-		      (begins(name, "red.") && !begins(name, "red.async"));
+		      begins(name, "red.");
 
-	if (begins(name, "ldmatrix") || begins(name, "stmatrix") || begins(name, "st.async"))
-		return false;
 	if (access && ins->semantics != EMU_WEAK && !shared(ins))
 		return true;
 	return begins(name, "cp.reduce") || begins(name, "clusterlaunchcontrol") ||
@@ -274,8 +272,11 @@ bool emu_run_threads(struct emu_grid *grid, int threads)
 	if (threads < 2 || !independent(grid) || (grid->between && !emu_footprint_begin(grid)))
 		return false;
 	pool.members = calloc((size_t)threads, sizeof *pool.members);
-	if (!pool.members)
+	if (!pool.members) {
+		if (grid->between)
+			emu_footprint_end(grid);
 		return false;
+	}
 	pool.count = threads;
 	pthread_mutex_init(&pool.lock, NULL);
 	for (int i = 0; i < threads; i++)

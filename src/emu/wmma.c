@@ -98,6 +98,10 @@ static bool move_line(struct emu_warp *warp, const struct emu_ins *ins, uint64_t
 
 	if (!at)
 		return false;
+	/* Before the write: what stood there is kept where the grid may have to begin again. */
+	if (warp->order)
+		emu_watch_one(warp, lane, (enum emu_space)ins->space, address, bytes,
+			      stores ? EMU_WRITE : EMU_READ);
 	for (int i = 0; i < length; i++) {
 		uint64_t *element = &elements[form->along ? line * form->columns + i
 							  : i * form->columns + line];
@@ -109,9 +113,6 @@ static bool move_line(struct emu_warp *warp, const struct emu_ins *ins, uint64_t
 		else
 			memcpy(element, at + (uint32_t)i * least, least);
 	}
-	if (warp->order)
-		emu_watch_one(warp, lane, (enum emu_space)ins->space, address, bytes,
-			      stores ? EMU_WRITE : EMU_READ);
 	return true;
 }
 
