@@ -175,12 +175,26 @@ void emu_footprint_undo(struct emu_grid *grid)
 /* ---- footprints
  * ---------------------------------------------------------------------------------- */
 
-static void take_page(struct page *to, const struct emu_page *from)
+/* Whole words; what was written behind the read need not be in it. */
+static uint16_t read_of(const struct emu_hazards *h, const struct emu_cell *cell)
+{
+	uint16_t bytes = 0;
+
+	if (!cell->words)
+		return cell->read_who ? 0xffff : 0;
+	for (int i = 0; i < EMU_CELL_BYTES / 4; i++)
+		if (h->words[cell->words - 1 + i].read_who)
+			bytes |= 0xf << 4 * i;
+	return bytes;
+}
+
+static void take_page(const struct emu_hazards *h, struct page *to, const struct emu_page *from)
 {
 	to->number = from->number;
-	memcpy(to->read, from->read, sizeof to->read);
-	for (int i = 0; i < EMU_PAGE_CELLS; i++)
+	for (int i = 0; i < EMU_PAGE_CELLS; i++) {
 		to->written[i] = from->cells[i].valid;
+		to->read[i] = read_of(h, &from->cells[i]);
+	}
 }
 
 struct emu_footprint *emu_footprint_take(const struct emu_cluster *cluster)
@@ -191,7 +205,7 @@ struct emu_footprint *emu_footprint_take(const struct emu_cluster *cluster)
 
 	for (uint32_t i = 0; footprint && i < h->page_buckets; i++)
 		if (h->pages[i])
-			take_page(&footprint->pages[footprint->count++], h->pages[i]);
+			take_page(h, &footprint->pages[footprint->count++], h->pages[i]);
 	return footprint;
 }
 

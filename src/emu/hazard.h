@@ -199,6 +199,9 @@ struct emu_access {
 	uint8_t scope;         /* of an atomic one, enum emu_scope */
 	bool reported, linted; /* one error and one lint for an instruction */
 	uint32_t site;
+	/* An actor other than its own whose writes up to the epoch are in order with it. */
+	uint16_t ordered_who;
+	uint32_t ordered_epoch;
 };
 
 struct emu_access emu_access_by_warp(struct emu_order *order, int lane, enum emu_access_kind kind,
@@ -356,7 +359,6 @@ struct emu_page {
 	uint64_t number;                  /* address / EMU_PAGE_BYTES */
 	struct emu_between_page *between; /* what all clusters did there; NULL: not looked up */
 	bool saved;                       /* what stood there before the launch is kept */
-	uint16_t read[EMU_PAGE_CELLS];    /* bytes that were ever read */
 	struct emu_cell cells[EMU_PAGE_CELLS];
 };
 

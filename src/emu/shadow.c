@@ -313,18 +313,36 @@ static inline bool touch_again(const struct emu_access *a, struct emu_cell *cell
 	return false;
 }
 
+/* Most cells of a tile have one writer. */
+static inline bool ordered_before(const struct emu_access *a, const struct emu_cell *cell)
+{
+	return cell->write_who == a->ordered_who && cell->write_epoch <= a->ordered_epoch;
+}
+
+static void check_write(struct check *c, struct emu_cell *cell)
+{
+	struct emu_access *a = c->access;
+
+	if (both_atomic(c, cell->write_atomic, cell->write_who) ||
+	    (a->same && c->hazards->actors[cell->write_who].kind == EMU_ACTOR_WARP))
+		return;
+	if (unordered(c, c->writes, cell->write_who, cell->write_epoch, cell->write_lane,
+		      cell->write_site)) {
+		race_with_write(c, cell);
+	} else if (cell->write_who != a->moment.who && cell->write_who != a->also) {
+		a->ordered_who = cell->write_who;
+		a->ordered_epoch = cell->write_epoch;
+	}
+}
+
 static void check_cell(struct check *c, struct emu_cell *cell, uint8_t bytes)
 {
 	struct emu_access *a = c->access;
 
 	if (bytes == whole_word && cell->write_bytes == whole_word && touch_again(a, cell))
 		return;
-	if (cell->write_who && cell->write_bytes & bytes &&
-	    !both_atomic(c, cell->write_atomic, cell->write_who) &&
-	    !(a->same && c->hazards->actors[cell->write_who].kind == EMU_ACTOR_WARP) &&
-	    unordered(c, c->writes, cell->write_who, cell->write_epoch, cell->write_lane,
-		      cell->write_site))
-		race_with_write(c, cell);
+	if (cell->write_who && cell->write_bytes & bytes && !ordered_before(a, cell))
+		check_write(c, cell);
 	if (!a->write) {
 		note_read(c, cell, bytes);
 		return;
@@ -419,11 +437,19 @@ void emu_access_shared(struct emu_access *access, struct emu_cta *cta, uint32_t 
 		uint32_t bytes = EMU_CELL_BYTES - first < end - offset ? EMU_CELL_BYTES - first
 								       : end - offset;
 
+		struct emu_cell *cell = &cells[offset / EMU_CELL_BYTES];
+
 		c.spot.address = offset;
 		c.spot.size = bytes;
 		if (access->write)
 			swizzles[offset / EMU_CELL_BYTES] = access->swizzle;
-		check_bytes(&c, &cells[offset / EMU_CELL_BYTES], first, bytes);
+		if (bytes == EMU_CELL_BYTES && !cell->words &&
+		    (access->write || cell->valid == whole_cell)) {
+			cell->valid = whole_cell;
+			check_cell(&c, cell, whole_word);
+		} else {
+			check_bytes(&c, cell, first, bytes);
+		}
 		offset += bytes;
 	}
 }
@@ -493,7 +519,7 @@ void emu_access_global(struct emu_access *access, uint64_t address, uint64_t siz
 		return;
 	looking = between && !tracing && emu_between_begin(&others, access);
 	access->defined = false;
-	if (tracing && access->write)
+	if (tracing && access->write && access->kind != EMU_ACTOR_WARP)
 		emu_footprint_save(grid, c.hazards, address, size);
 	while (address < end) {
 		uint64_t number = address / (EMU_CELL_BYTES * EMU_PAGE_CELLS);
@@ -509,9 +535,7 @@ void emu_access_global(struct emu_access *access, uint64_t address, uint64_t siz
 		c.spot.address = address;
 		c.spot.size = bytes;
 		check_bytes(&c, &page->cells[cell], first, bytes);
-		if (tracing && !access->write)
-			page->read[cell] |= (uint16_t)((1u << (first + bytes)) - (1u << first));
-		else if (looking)
+		if (looking)
 			emu_between_cell(&others, page, address, first, bytes);
 		address += bytes;
 	}

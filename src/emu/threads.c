@@ -269,7 +269,11 @@ bool emu_run_threads(struct emu_grid *grid, int threads)
 
 	if ((uint64_t)threads > grid->cluster_count)
 		threads = (int)grid->cluster_count;
-	if (threads < 2 || !independent(grid) || (grid->between && !emu_footprint_begin(grid)))
+	if (threads < 1)
+		threads = 1;
+	/* Footprints cost less than to look at every access, on one thread as well. */
+	if ((threads < 2 && !grid->between) || !independent(grid) ||
+	    (grid->between && !emu_footprint_begin(grid)))
 		return false;
 	pool.members = calloc((size_t)threads, sizeof *pool.members);
 	if (!pool.members) {

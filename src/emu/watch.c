@@ -131,11 +131,18 @@ void emu_watch_map(struct emu_warp *warp, int lane, uint64_t address)
 void emu_watch_before_write(struct emu_warp *warp, enum emu_space space, const uint64_t *address,
 			    uint32_t mask, uint32_t size)
 {
+	uint64_t kept = ~0ull;
+
+	if (!*emu_between_footprints(warp->grid->between))
+		return;
 	EMU_FOR_LANES(l, mask)
 	{
 		uint64_t at = address[l];
 
-		if ((space == EMU_GENERIC ? emu_generic_space(&at) : space) == EMU_GLOBAL)
-			emu_footprint_save(warp->grid, warp->order->hazards, at, size);
+		if ((space == EMU_GENERIC ? emu_generic_space(&at) : space) != EMU_GLOBAL ||
+		    (at / EMU_PAGE_BYTES == kept && (at + size - 1) / EMU_PAGE_BYTES == kept))
+			continue;
+		emu_footprint_save(warp->grid, warp->order->hazards, at, size);
+		kept = at / EMU_PAGE_BYTES;
 	}
 }
