@@ -233,6 +233,52 @@ describe("a copy of pixels", function()
     assert.same(want, out:totable())
   end)
 
+  it("of 128 pixels along the width has a halo behind each 32", function()
+    local sizes = { 4, 9, 2, 20 }
+    local array = ramp(sizes)
+    local out = tc.zeros({ 4 * 132 }, tc.i32)
+    local map = tc.tensormap(array, { dims = sizes,
+      im2col = { lower = { 0 }, upper = { -1 }, channels = 4, mode = "w128" } })
+    run(load_text { target = "sm_100a", bytes = 4 * 4 * 132, at = { 0, 0, 1, 0 }, offsets = { 1, 0 },
+      mode = "im2col::w::128" }, map, out, "sm_100a")
+    local want = {}
+    local function add(w, n)
+      for c = 0, 3 do
+        local place = index(sizes, { c, w, 1, n })
+        want[#want + 1] = place and place + 1 or 0
+      end
+    end
+    for i = 0, 127 do -- eight positions a row
+      add(i % 8, i // 8)
+      if i % 32 == 31 then add(i % 8 + 1, i // 8) end
+    end
+    assert.same(want, out:totable())
+  end)
+
+  it("goes to several CTAs at once", function()
+    local o = cases["3x3, padded, the corner of the filter"]
+    local bytes = 4 * o.channels * o.pixels
+    local text = load_text { bytes = bytes, at = start(o), offsets = o.offsets, mode = "im2col" }
+    -- Each CTA expects the pixels, the first one asks for them; each writes what it got.
+    text = text:gsub("(%%r2%], %d+;\n) (cp%.async%.bulk%.prefetch[^;]*;)\n (cp%.async%.bulk%.tensor[^;]*);",
+      function(expect, _, copy)
+        return expect .. " barrier.cluster.arrive; barrier.cluster.wait;\n mov.u32 %r14, %cluster_ctarank;\n"
+          .. " setp.eq.u32 %p2, %r14, 0; mov.b16 %h3, 3;\n @%p2 "
+          .. copy:gsub("complete_tx::bytes", "complete_tx::bytes.multicast::cluster") .. ", %h3;"
+      end)
+    text = text:gsub("copied:", (" bra joined;\ncopied:\n barrier.cluster.arrive; barrier.cluster.wait;\njoined:"
+      .. " mov.u32 %%%%r14, %%%%cluster_ctarank; mad.wide.u32 %%%%rd1, %%%%r14, %d, %%%%rd1;"):format(bytes))
+    local array, out = ramp(o.sizes), tc.zeros({ 2, o.channels * o.pixels }, tc.i32)
+    local map = tc.tensormap(array, { dims = o.sizes, element_strides = steps(o),
+      im2col = { lower = o.lower, upper = o.upper, channels = o.channels, pixels = o.pixels } })
+    local report = tc.ptx(text):kernel("k"):emulate { grid = { 2 }, cluster = { 2 }, block = { 32 }, smem = 65600,
+      mode = "check", args = { map, out } }
+    assert.is_true(report.completed, tostring(report))
+    local rows = out:totable()
+    assert.same(expected(o), rows[1])
+    assert.same(expected(o), rows[2])
+  end)
+
   it("is refused where map and instruction differ, and where an offset is too large", function()
     local o = cases["1-D, padded"]
     local array, out = ramp(o.sizes), tc.zeros({ 8 * 24 }, tc.i32)
