@@ -315,7 +315,9 @@ static bool take_types(struct emu_decode *decode, struct warp_mma_form *form)
 		return emu_reject(decode, "single bits cannot be sparse");
 	form->b_bytes = product->k * bits / 8;
 	form->a_bytes = form->sparse ? form->b_bytes / 2 : form->b_bytes;
-	if ((form->a_bytes != 16 && form->a_bytes != max_a_bytes) ||
+	if (8 * form->b_bytes != product->k * bits ||
+	    (form->a_bytes != 16 && form->a_bytes != max_a_bytes) ||
+	    (form->sparse && 2 * form->a_bytes != form->b_bytes) ||
 	    (form->rows == 8 && (form->a_bytes != 16 || !emu_element_integer(product->a))) ||
 	    (form->sparse && form->a_bytes == 16 && bits == 8 && !emu_element_integer(product->a)))
 		return emu_reject(decode, "K = %d is not supported for .%s", product->k,
