@@ -467,6 +467,12 @@ describe("a fault of tcgen05", function()
     descriptor(A_AT) & ~(1 << 46))
   refused("a swizzle mode that does not exist", "smem-descriptor", "swizzle mode", { body = MMA }, nil,
     descriptor(B_AT) | 3 << 61)
+  local absolute = descriptor(A_AT) | 2 << 61 | 1 << 52
+  refused("an absolute leading address", "smem-descriptor", "belongs to K = 96 on sm_103a; here K is 16",
+    { body = MMA }, absolute)
+  refused("a copy with an absolute leading address", "smem-descriptor", "belongs to tcgen05.mma with K = 96", {
+    body = "tcgen05.cp.cta_group::1.128x128b [%r6], %rd1;\ntcgen05.commit.cta_group::1"
+      .. ".mbarrier::arrive::one.shared::cluster.b64 [%r3];" }, absolute)
   refused("an operand outside shared memory", "smem-descriptor", "shared address", { body = MMA },
     descriptor(0x30000))
   refused("an accumulator that does not fit", "tmem-unallocated", "column 512", {

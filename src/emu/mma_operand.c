@@ -45,6 +45,21 @@ static bool check_major(const struct emu_mma_run *run, const char *which, bool t
 	return false;
 }
 
+/* The absolute leading address tells where rows of 48 bytes go on (3.6). */
+static bool check_leading(const struct emu_mma_run *run, const char *which,
+			  const struct emu_smem_descriptor *descriptor)
+{
+	static const int k_of_48_bytes = 96;
+
+	if (!descriptor->absolute || run->idesc.k == k_of_48_bytes)
+		return true;
+	emu_fault_at(&run->request->where, "smem-descriptor",
+		     "tcgen05.mma, operand %s: the absolute leading address (bit 52) belongs to "
+		     "K = 96 on sm_103a; here K is %d",
+		     which, run->idesc.k);
+	return false;
+}
+
 /* Rows [0, rows) of the CTA's part to raw, K innermost. */
 static bool gather(const struct emu_mma_run *run, bool is_a, int cta, int rows, uint8_t *raw)
 {
@@ -65,7 +80,8 @@ static bool gather(const struct emu_mma_run *run, bool is_a, int cta, int rows, 
 		return false;
 	}
 	run->request->cta->worker->counters.shared_read += (uint64_t)(rows * bytes);
-	return check_major(run, is_a ? "A" : "B", transposed, &descriptor);
+	return check_major(run, is_a ? "A" : "B", transposed, &descriptor) &&
+	       check_leading(run, is_a ? "A" : "B", &descriptor);
 }
 
 static void convert(const struct emu_mma_run *run, bool is_a, enum emu_packing packing,

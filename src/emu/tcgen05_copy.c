@@ -130,6 +130,12 @@ static void complete_copy(struct emu_engine_op *base)
 		emu_fault_at(&op->op.where, "smem-descriptor", "tcgen05.cp: %s", error.text);
 		return;
 	}
+	if (descriptor.absolute) {
+		emu_fault_at(&op->op.where, "smem-descriptor",
+			     "tcgen05.cp: the absolute leading address (bit 52) belongs to "
+			     "tcgen05.mma with K = 96");
+		return;
+	}
 	if (lane && (op->form->shape != COPY_4x256b || lane >= 32)) {
 		emu_fault_at(&op->op.where, "tmem-address",
 			     "tcgen05.cp to lane %u; shape %s begins at lane 0%s", lane,
