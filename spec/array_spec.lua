@@ -346,3 +346,44 @@ describe("text", function()
     assert.equal("{0, 1}", printed[2])
   end)
 end)
+
+describe("an array that a finalizer frees while a function reads it", function()
+  -- Garbage whose finalizers run as soon as the function allocates.
+  local function run(f, array)
+    collectgarbage "stop"
+    for _ = 1, 40 do setmetatable({}, { __gc = function() array:free() end }) end
+    collectgarbage "restart"
+    collectgarbage("incremental", 10, 10000, 1)
+    local ok, result = pcall(f, array)
+    collectgarbage("incremental", 200, 100, 13)
+    collectgarbage()
+    return ok, result
+  end
+
+  local scales = tc.full({ 128, 8 }, 1, "float8_e8m0fnu")
+  local functions = {
+    quantize = function(a) return tc.quantize(a, "mxfp8") end,
+    dequantize = function(a) return tc.dequantize(a, scales) end,
+    sparsify = function(a) return tc.sparsify(a) end,
+    astype = function(a) return a:astype "f16" end,
+    totable = function(a) return a:totable() end,
+    copy = function(a) return tc.zeros({ 128, 256 }, "f16"):copy_from(a) end,
+    allclose = function(a) return tc.allclose(a, a) end,
+    equal = function(a) return a:equal(a) end,
+  }
+  for name, f in pairs(functions) do
+    it("is read whole or refused: " .. name, function()
+      local expected = f(tc.full({ 128, 256 }, 2, "f32"))
+      for _ = 1, 10 do
+        local ok, result = run(f, tc.full({ 128, 256 }, 2, "f32"))
+        if not ok then
+          assert.matches("freed array", result)
+        elseif type(result) == "table" or type(result) == "boolean" then
+          assert.same(expected, result)
+        else
+          assert.is_true(result:equal(expected))
+        end
+      end
+    end)
+  end
+end)

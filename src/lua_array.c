@@ -151,14 +151,21 @@ static void read_bytes(lua_State *L, const struct array *a, void *dst)
 
 const void *tc_array_data(lua_State *L, const struct array *a)
 {
+	tc_check_live(L, a);
 	void *data = a->device->ops->host
 			     ? a->device->ops->host(a->device, a->address, (uint64_t)a->bytes)
 			     : NULL;
-	if (data) {
-		lua_pushnil(L);
-		return data;
-	}
-	data = tc_array_stage(L, a);
+	if (!data)
+		return tc_array_copy(L, a);
+	lua_pushnil(L);
+	return data;
+}
+
+const void *tc_array_copy(lua_State *L, const struct array *a)
+{
+	void *data = tc_array_stage(L, a);
+
+	tc_check_live(L, a); /* a finalizer may have freed it */
 	read_bytes(L, a, data);
 	return data;
 }
@@ -304,13 +311,13 @@ static int array_fill(lua_State *L)
 static struct array *new_copy(lua_State *L, const struct array *a, struct device *d, enum dtype t)
 {
 	struct array *copy = tc_new_array_on(L, d, t, a->rank, a->shape);
-	const void *source = tc_array_data(L, a);
 	if (t == a->dtype) {
-		tc_array_write(L, copy, source);
+		tc_array_write(L, copy, tc_array_data(L, a));
 		lua_pop(L, 1);
 		return copy;
 	}
 	char *data = tc_array_stage(L, copy);
+	const void *source = tc_array_data(L, a);
 	data[copy->bytes - 1] = 0;
 	tc_convert_elements(t, data, a->dtype, source, a->elements);
 	tc_array_write(L, copy, data);

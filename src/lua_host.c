@@ -131,6 +131,15 @@ static struct plain plain_of(lua_State *L, const struct array *a)
 	return p;
 }
 
+/* Of both, two values. */
+static void plain_pair(lua_State *L, const struct array *a, const struct array *b,
+		       struct plain *left, struct plain *right)
+{
+	*left = plain_of(L, a);
+	*right = plain_of(L, b);
+	tc_check_live(L, a);
+}
+
 static void push_coordinates(lua_State *L, const struct array *a, int64_t element)
 {
 	lua_createtable(L, a->rank, 0);
@@ -234,6 +243,7 @@ static int module_allclose(lua_State *L)
 	static const char *const names[] = {"rtol", "atol", "equal_nan", NULL};
 	struct array *a = tc_check_array(L, 1), *b = tc_check_array(L, 2);
 	struct comparison c = {0};
+	struct plain left, right;
 
 	check_same_shape(L, a, b);
 	tc_options(L, 3, names);
@@ -242,7 +252,7 @@ static int module_allclose(lua_State *L)
 	c.equal_nan = tc_option_boolean(L, 3, "equal_nan", false);
 	if (!(c.rtol >= 0) || !(c.atol >= 0))
 		return tc_argerror(L, 3, "tolerances must not be negative");
-	struct plain left = plain_of(L, a), right = plain_of(L, b);
+	plain_pair(L, a, b, &left, &right);
 	tc_compare(&left, &right, &c);
 	lua_pushboolean(L, c.mismatches == 0);
 	push_report(L, a, &c);
@@ -253,9 +263,10 @@ static int module_max_error(lua_State *L)
 {
 	struct array *a = tc_check_array(L, 1), *b = tc_check_array(L, 2);
 	struct comparison c = {.equal_nan = true};
+	struct plain left, right;
 
 	check_same_shape(L, a, b);
-	struct plain left = plain_of(L, a), right = plain_of(L, b);
+	plain_pair(L, a, b, &left, &right);
 	tc_compare(&left, &right, &c);
 	if (c.nan_mismatches > 0) {
 		lua_pushnumber(L, (lua_Number)NAN);
@@ -331,7 +342,9 @@ static int array_equal(lua_State *L)
 	if (same) {
 		/* The bits that fill the last byte of a packed type do not count. */
 		int64_t bits = a->elements * tc_dtypes[a->dtype].bits;
-		const uint8_t *left = tc_array_data(L, a), *right = tc_array_data(L, b);
+		struct plain one, other;
+		plain_pair(L, a, b, &one, &other);
+		const uint8_t *left = one.data, *right = other.data;
 		same = memcmp(left, right, (size_t)(bits / 8)) == 0;
 		if (same && bits % 8)
 			same = ((left[bits / 8] ^ right[bits / 8]) & ((1 << bits % 8) - 1)) == 0;
@@ -366,6 +379,7 @@ static const double *push_matrix(lua_State *L, const struct array *a, bool trans
 	return out;
 }
 
+/* Stays on the stack: the options may change meanwhile. */
 static const struct array *option_bias(lua_State *L, int options, int64_t n)
 {
 	if (!tc_option_push(L, options, "bias"))
@@ -377,7 +391,6 @@ static const struct array *option_bias(lua_State *L, int options, int64_t n)
 	if (bias->elements != n)
 		tc_argerror(L, options, "option 'bias' must have %lld elements, got %s",
 			    (long long)n, tc_array_text(L, bias));
-	lua_pop(L, 1);
 	return bias;
 }
 

@@ -429,14 +429,16 @@ static void push_view(lua_State *L, const struct peek *p)
 	enum space space = p->alloc.space;
 	const struct array *argument =
 		space == SP_GMEM ? tc_check_array(L, FIRST + p->alloc.id) : NULL;
-	const void *from = argument ? tc_array_data(L, argument) : NULL;
+	const void *from;
 	int64_t shape[TC_MAX_RANK], at[TC_MAX_RANK] = {0}, index[TC_MAX_RANK], i = 0;
 
 	for (int d = 0; d < r->rank; d++)
 		shape[d] = r->shape[d].size >= 0 ? r->shape[d].size : argument->shape[r->axis[d]];
 	const struct array *a = tc_new_array_on(L, p->device, p->alloc.dtype, r->rank, shape);
+	int array = lua_gettop(L);
 	char *data = tc_array_stage(L, a);
 	memset(data, 0, (size_t)a->bytes);
+	from = argument ? tc_array_copy(L, argument) : NULL;
 	do {
 		storage_index(p, at, index);
 		tc_set_element(a->dtype, data, i++,
@@ -445,7 +447,7 @@ static void push_view(lua_State *L, const struct peek *p)
 						  : gmem_element(argument, from, index));
 	} while (step(at, shape, r->rank));
 	tc_array_write(L, a, data);
-	lua_pop(L, 1);
+	lua_settop(L, array);
 }
 
 static void show(lua_State *L)

@@ -38,7 +38,7 @@ static struct lines lines_of(const struct array *a, int axis, void *data)
 	return l;
 }
 
-/* The contents, only to read; leaves one value on the stack. */
+/* The contents, only to read, until Lua allocates again; leaves one value on the stack. */
 static struct lines read_lines(lua_State *L, const struct array *a, int axis)
 {
 	union {
@@ -113,11 +113,11 @@ static int option_block(lua_State *L, int options, const struct block_format *f)
 	return block;
 }
 
-/* A positive number that is a float32; `standard` where the option is absent. */
-static float option_global(lua_State *L, int options, float standard)
+/* A positive number that is a float32; 0 where the option is absent. */
+static float option_global(lua_State *L, int options)
 {
 	if (!tc_option_push(L, options, "global_scale"))
-		return standard;
+		return 0;
 	lua_Number x = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
 	if (!(x > 0) || !((float)x > 0) || (float)x > 0x1.fffffep127f)
 		tc_argerror(L, options,
@@ -170,25 +170,26 @@ static int module_quantize(lua_State *L)
 	if (!two_levels && tc_option_push(L, 3, "global_scale"))
 		return tc_argerror(L, 3, "option 'global_scale' is for nvfp4; %s has none",
 				   f->name);
-	struct lines source = read_lines(L, a, axis);
-	if (source.length % block)
+	int64_t rows = a->shape[1 - axis], length = a->shape[axis];
+	if (length % block)
 		return tc_argerror(
 			L, 1,
 			"dimension %d of %s is no multiple of the %d elements that share "
 			"a scale; pad it with zeros to %lld",
 			axis, tc_array_text(L, a), block,
-			(long long)((source.length / block + 1) * block));
-	struct plain all = {a->dtype, source.data, a->elements};
-	float global = two_levels ? option_global(L, 3, tc_global_scale(&all)) : 1;
-	struct array *out = new_matrix(L, a->device, element, axis, source.rows, source.length);
-	struct array *scales =
-		new_matrix(L, a->device, f->scale, 1, source.rows, source.length / block);
+			(long long)((length / block + 1) * block));
+	float global = two_levels ? option_global(L, 3) : 1;
+	struct array *out = new_matrix(L, a->device, element, axis, rows, length);
+	struct array *scales = new_matrix(L, a->device, f->scale, 1, rows, length / block);
 	struct lines elements = lines_of(out, axis, stage(L, out));
 	void *codes = stage(L, scales);
+	struct lines source = read_lines(L, a, axis);
+	if (global == 0)
+		global = tc_global_scale(&(struct plain){a->dtype, source.data, a->elements});
 	tc_quantize(f, block, &source, up, global, &elements, codes);
 	tc_array_write(L, out, elements.data);
 	tc_array_write(L, scales, codes);
-	lua_pop(L, 2);
+	lua_pop(L, 3);
 	if (!two_levels)
 		return 2;
 	lua_pushnumber(L, (lua_Number)global);
@@ -219,21 +220,22 @@ static int module_dequantize(lua_State *L)
 	check_source(L, 1, a);
 	int axis = option_axis(L, 3);
 	enum dtype t = option_dtype(L, 3, "the result", results);
-	float global = option_global(L, 3, 1);
-	struct lines elements = read_lines(L, a, axis);
-	const void *codes = tc_array_data(L, s);
-	if (s->shape[0] != elements.rows || elements.length % s->shape[1])
+	float global = option_global(L, 3);
+	int64_t rows = a->shape[1 - axis], length = a->shape[axis];
+	if (s->shape[0] != rows || length % s->shape[1])
 		return tc_argerror(L, 2,
 				   "scales of %s along dimension %d have %lld rows, and a divisor "
 				   "of %lld columns; got %s",
-				   tc_array_text(L, a), axis, (long long)elements.rows,
-				   (long long)elements.length, tc_array_text(L, s));
-	struct array *out = new_matrix(L, a->device, t, axis, elements.rows, elements.length);
+				   tc_array_text(L, a), axis, (long long)rows, (long long)length,
+				   tc_array_text(L, s));
+	struct array *out = new_matrix(L, a->device, t, axis, rows, length);
 	struct lines result = lines_of(out, axis, stage(L, out));
-	tc_dequantize(&elements, s->dtype, codes, elements.length / s->shape[1], (double)global,
-		      &result);
+	const void *codes = tc_array_copy(L, s);
+	struct lines elements = read_lines(L, a, axis);
+	tc_dequantize(&elements, s->dtype, codes, length / s->shape[1],
+		      global > 0 ? (double)global : 1, &result);
 	tc_array_write(L, out, result.data);
-	lua_pop(L, 1);
+	lua_pop(L, 3);
 	return 1;
 }
 
@@ -258,12 +260,11 @@ static int module_interleave_scales(lua_State *L)
 				   tc_array_text(L, a));
 	int64_t shape[4] = {halves ? 1 : (a->shape[0] + 127) / 128, (a->shape[1] + 3) / 4,
 			    halves ? 64 : 32, 16};
-	const void *codes = tc_array_data(L, a);
 	struct array *out = tc_new_array_on(L, a->device, a->dtype, 4, shape);
 	void *data = stage(L, out);
-	tc_interleave_scales(codes, a->shape[0], a->shape[1], halves, data);
+	tc_interleave_scales(tc_array_data(L, a), a->shape[0], a->shape[1], halves, data);
 	tc_array_write(L, out, data);
-	lua_pop(L, 1);
+	lua_pop(L, 2);
 	return 1;
 }
 
@@ -293,6 +294,19 @@ static struct array *check_sparse(lua_State *L, int arg)
 	return a;
 }
 
+enum {
+	METADATA_RANK = 4
+};
+
+/* Of an array of metadata: tiles of 128 rows and 64 entries. */
+static void metadata_shape(int64_t rows, int64_t entries, int64_t shape[METADATA_RANK])
+{
+	shape[0] = (rows + 127) / 128;
+	shape[1] = (entries + 63) / 64;
+	shape[2] = 128;
+	shape[3] = 64;
+}
+
 static const char *const sparse_options[] = {"axis", "pattern", NULL};
 
 static int module_sparsify(lua_State *L)
@@ -303,25 +317,25 @@ static int module_sparsify(lua_State *L)
 	tc_options(L, 2, sparse_options);
 	int axis = option_axis(L, 2);
 	const struct sparse_pattern *p = option_pattern(L, 2, a->dtype);
-	struct lines source = read_lines(L, a, axis);
+	int64_t rows = a->shape[1 - axis], length = a->shape[axis];
 	int group = p->group * p->unit;
-	if (source.length % group)
+	if (length % group)
 		return tc_argerror(
 			L, 1,
 			"dimension %d of %s is no multiple of the %d elements of a group "
 			"of the pattern %s; pad it with zeros",
 			axis, tc_array_text(L, a), group, p->name);
-	int64_t shape[4] = {(source.rows + 127) / 128,
-			    (tc_sparse_entries(p, source.length) + 63) / 64, 128, 64};
-	struct array *values =
-		new_matrix(L, a->device, a->dtype, axis, source.rows, source.length / 2);
-	struct array *metadata = tc_new_array_on(L, a->device, DT_U2, 4, shape);
+	int64_t shape[METADATA_RANK];
+	metadata_shape(rows, tc_sparse_entries(p, length), shape);
+	struct array *values = new_matrix(L, a->device, a->dtype, axis, rows, length / 2);
+	struct array *metadata = tc_new_array_on(L, a->device, DT_U2, METADATA_RANK, shape);
 	struct lines kept = lines_of(values, axis, stage(L, values));
 	void *entries = stage(L, metadata);
+	struct lines source = read_lines(L, a, axis);
 	tc_sparsify(p, &source, &kept, entries);
 	tc_array_write(L, values, kept.data);
 	tc_array_write(L, metadata, entries);
-	lua_pop(L, 2);
+	lua_pop(L, 3);
 	return 2;
 }
 
@@ -333,28 +347,28 @@ static int module_densify(lua_State *L)
 	tc_options(L, 3, sparse_options);
 	int axis = option_axis(L, 3);
 	const struct sparse_pattern *p = option_pattern(L, 3, a->dtype);
-	struct lines values = read_lines(L, a, axis);
-	int64_t length = 2 * values.length;
-	int64_t shape[4] = {(values.rows + 127) / 128, (tc_sparse_entries(p, length) + 63) / 64,
-			    128, 64};
+	int64_t rows = a->shape[1 - axis], length = 2 * a->shape[axis], shape[METADATA_RANK];
+	metadata_shape(rows, tc_sparse_entries(p, length), shape);
 	if (length % (p->group * p->unit))
 		return tc_argerror(L, 1, "%s is no result of sparsify with the pattern %s",
 				   tc_array_text(L, a), p->name);
-	if (m->dtype != DT_U2 || m->rank != 4 || memcmp(m->shape, shape, sizeof shape) != 0)
+	if (m->dtype != DT_U2 || m->rank != METADATA_RANK ||
+	    memcmp(m->shape, shape, sizeof shape) != 0)
 		return tc_argerror(L, 2,
 				   "the metadata of %s with the pattern %s is u2[%lld, %lld, 128, "
 				   "64], got %s",
 				   tc_array_text(L, a), p->name, (long long)shape[0],
 				   (long long)shape[1], tc_array_text(L, m));
-	const void *entries = tc_array_data(L, m);
-	struct array *out = new_matrix(L, a->device, a->dtype, axis, values.rows, length);
+	struct array *out = new_matrix(L, a->device, a->dtype, axis, rows, length);
 	struct lines result = lines_of(out, axis, stage(L, out));
+	const void *entries = tc_array_copy(L, m);
+	struct lines values = read_lines(L, a, axis);
 	if (!tc_densify(p, &values, entries, &result))
 		return tc_argerror(L, 2, "a nibble of the metadata %s",
 				   p->keep == 1 ? "is neither 4 nor 14"
 						: "selects one position twice");
 	tc_array_write(L, out, result.data);
-	lua_pop(L, 1);
+	lua_pop(L, 3);
 	return 1;
 }
 
@@ -377,13 +391,14 @@ static int module_format_sparse_metadata(lua_State *L)
 
 	tc_call(L, &p.e, check_positions, &p);
 	int64_t rows = p.array->shape[0], groups = p.array->shape[1];
-	int64_t shape[4] = {(rows + 127) / 128, (groups * 2 + 63) / 64, 128, 64};
-	const void *positions = tc_array_data(L, p.array);
-	struct array *out = tc_new_array_on(L, p.array->device, DT_U2, 4, shape);
+	int64_t shape[METADATA_RANK];
+	metadata_shape(rows, groups * 2, shape);
+	struct array *out = tc_new_array_on(L, p.array->device, DT_U2, METADATA_RANK, shape);
 	void *entries = stage(L, out);
-	tc_format_metadata(tc_dtypes[p.operand].bits, positions, rows, groups, entries);
+	tc_format_metadata(tc_dtypes[p.operand].bits, tc_array_data(L, p.array), rows, groups,
+			   entries);
 	tc_array_write(L, out, entries);
-	lua_pop(L, 1);
+	lua_pop(L, 2);
 	return 1;
 }
 

@@ -270,8 +270,13 @@ struct array *tc_new_array_on(lua_State *L, struct device *d, enum dtype t, int 
 			      const int64_t *shape);
 /* The device of the option, else the current one. */
 struct device *tc_option_device(lua_State *L, int arg, const char *name);
-/* The contents, to read only.  Pushes one value that keeps them alive. */
+/*
+ * The contents, to read only; pushes one value.  They may be those of the device: good until Lua
+ * allocates again, which may run a finalizer that frees the array.
+ */
 const void *tc_array_data(lua_State *L, const struct array *a);
+/* The same, good as long as the value that it pushes. */
+const void *tc_array_copy(lua_State *L, const struct array *a);
 /* Memory for new contents of the array, on the stack; then tc_array_write copies it there. */
 void *tc_array_stage(lua_State *L, const struct array *a);
 void tc_array_write(lua_State *L, const struct array *a, const void *data);

@@ -178,8 +178,8 @@ static int array_copy_from(lua_State *L)
 	if (!same)
 		return tc_argerror(L, 2, "shapes differ: %s cannot be copied to %s",
 				   tc_array_text(L, source), tc_array_text(L, a));
-	const void *data = tc_array_data(L, source);
 	char *converted = tc_array_stage(L, a);
+	const void *data = tc_array_data(L, source);
 	converted[a->bytes - 1] = 0;
 	tc_convert_elements(a->dtype, converted, source->dtype, data, a->elements);
 	tc_array_write(L, a, converted);
@@ -206,7 +206,7 @@ static int64_t push_table(lua_State *L, const struct array *a, const void *data,
 static int array_totable(lua_State *L)
 {
 	struct array *a = tc_check_array(L, 1);
-	const void *data = tc_array_data(L, a);
+	const void *data = tc_array_copy(L, a);
 	push_table(L, a, data, 0, 0);
 	return 1;
 }
