@@ -115,6 +115,9 @@ static uint32_t k_major(const struct emu_smem_descriptor *d, uint32_t row, uint3
 		return d->start + row % 8 * 16 + rows + k_byte / 16 * d->leading + k_byte % 16;
 	if (d->absolute && (d->start & 127) + k_byte >= 128)
 		return d->leading + row % 8 * 128 + rows + (d->start & 127) + k_byte - 128;
+	/* Sparse operands have 64 bytes of K: two spans of 32. */
+	if (d->swizzle == EMU_SWIZZLE_32)
+		return d->start + row % 8 * 32 + rows + k_byte % 32 + k_byte / 32 * d->leading;
 	return d->start + row % 8 * span(d->swizzle) + rows + k_byte;
 }
 
