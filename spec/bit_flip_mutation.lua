@@ -61,8 +61,9 @@ local function address_of(lines, parameter)
   error("the address of parameter " .. parameter .. " is not formed by mov and cvta")
 end
 
--- Before the first instruction that may use the map: a copy in global memory (128 bytes at a further parameter) gets the
--- field's new value, and the kernel the address of the copy.
+-- The 128 bytes of a map are an encoding of the emulator's own, so that what is inverted are the fields that
+-- tensormap.replace knows.  Before the first instruction that may use the map, a copy in global memory (128 bytes at a
+-- further parameter) gets the field's new value, and the kernel the address of the copy.
 local COPY = [[
 {
  .reg .pred %%others;
@@ -101,8 +102,8 @@ function M.replace_in_map(text, parameter, field, flip)
   local at, register = address_of(lines, parameter)
   local copies = {}
   for offset = 0, 120, 8 do
-    copies[#copies + 1] = (" ld.param.b64 %%word, [%s+%d];\n st.global.b64 [%%copy+%d], %%word;"):format(parameter, offset,
-      offset)
+    copies[#copies + 1] = (" ld.param.b64 %%word, [%s+%d];\n st.global.b64 [%%copy+%d], %%word;")
+      :format(parameter, offset, offset)
   end
   lines[at] = lines[at] .. "\n" .. COPY:format(table.concat(copies, "\n"), replacement(field, flip), register)
   return (table.concat(lines, "\n"):gsub("(%.entry [^(]*%b())", function(entry)
