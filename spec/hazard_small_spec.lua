@@ -44,6 +44,29 @@ local function small(body, options)
   }
 end
 
+-- Two copies into one buffer, each awaited and read by all warps; `between` them.
+local function refill(between)
+  return [[
+ @%p0 mbarrier.init.shared::cta.b64 [bar], 1;
+ fence.proxy.async;
+ bar.sync 0;
+ @!%p0 bra first;
+ mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024;
+ cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd0], 1024, [bar];
+first:
+ mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0;
+ @!%p1 bra first;
+ ld.shared.b32 %r6, [%r3];
+]] .. between .. [[
+ @!%p0 bra second;
+ mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 1024;
+ cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd0], 1024, [bar];
+second:
+ mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 1;
+ @!%p1 bra second;
+ ld.shared.b32 %r6, [%r3];]]
+end
+
 describe("hazards of small kernels", function()
   local rows = {
     { "D91 lanes that read each other's words without meeting", { "warp-race" }, [[
@@ -121,6 +144,8 @@ wait:
  xor.b32 %r4, %r2, 512;
  add.u32 %r4, %r4, %r1;
  ld.shared.b32 %r6, [%r4];]] },
+    { "a buffer that is filled again when all have read it", {}, refill " bar.sync 0;\n" },
+    { "A2 a buffer that is filled again while others read it", { "shared-race" }, refill "" },
     { "a flag with release and acquire", {}, [[
  setp.ge.u32 %p2, %r0, 32;
  @%p2 bra read;
