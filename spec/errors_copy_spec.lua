@@ -152,6 +152,12 @@ describe("TMA refuses", function()
          return function() tc.copy_gmem_to_smem(x:tile({ 0, 0 }, { 8, 128 }), panels, b) end,
             function() tc.copy_gmem_to_smem(x:tile({ 0, 0 }, { 8, 128 }), rows, b) end
       end, { args = { tc.gmem({ 128, 256 }, tc.e2m1) } })
+   refuses("columns that begin within 16 bytes",
+      "TMA copies begin at a multiple of 16 bytes of a row, but this one begins at byte 12.", function(x)
+         local s, b = tc.smem({ 64, 32 }, tc.f32), tc.barrier {}
+         return function() tc.copy_gmem_to_smem(x:at(tc.ds(0, 64), tc.ds(3, 32)), s, b) end,
+            function() tc.copy_gmem_to_smem(x:at(tc.ds(3, 64), tc.ds(4, 32)), s, b) end
+      end, { args = { tc.gmem({ 512, 512 }, tc.f32) } })
    refuses("padded elements that begin elsewhere",
       "TMA copies padded elements in rows of 128, from a multiple of 128 on, of an array with a multiple of 128 "
          .. "columns, with a swizzle of 128 or none.", function(x)

@@ -221,6 +221,31 @@ end)
 
 -- ---- warp-specialised -----------------------------------------------------------------------------------------------
 
+describe("An index_map", function()
+  for _, name in ipairs{ "emit_pipeline", "emit_pipeline_warp_specialized" } do
+    it("may compute with methods of recorded scalars, and read an argument: " .. name, function()
+      local kernel = tc.kernel{
+        name = "permuted",
+        args = { tc.gmem({ 256, 64 }, tc.float32), tc.gmem({ 4 }, tc.int32), tc.gmem({ 256, 64 }, tc.float32) },
+        body = function(a, order, out)
+          local run = tc[name](function(_, x, y) y:store(x:load()) end, {
+            grid = { 4 }, max_concurrent_steps = 2,
+            in_specs = { tc.block_spec({ 64, 64 }, function(m) return m:eq(3):select(0, m + 1), 0 end) },
+            out_specs = { tc.block_spec({ 64, 64 }, function(m) return order[m]:load(), 0 end) },
+          })
+          run(a, out)
+        end,
+      }
+      -- Step i moves block (i + 1) % 4 to block to[i].
+      local to, a = { [0] = 2, 0, 3, 1 }, numbers({ 256, 64 }, 5)
+      local from = {}
+      for i = 0, 3 do from[to[i]] = (i + 1) % 4 end
+      in_all_modes(kernel, equal(table_of(256, 64, function(i, j) return a:get(from[i // 64] * 64 + i % 64, j) end)),
+        function() return a, tc.from_table({ 2, 0, 3, 1 }, tc.int32), tc.zeros({ 256, 64 }, tc.float32) end)
+    end)
+  end
+end)
+
 describe("tc.emit_pipeline_warp_specialized", function()
   for _, case in ipairs{ { m = 256, n = 128, k = 192 }, { m = 256, n = 128, k = 192, cluster = 2, steps = 2 } } do
     it(("feeds a matmul%s"):format(case.cluster and ", one operand by multicast" or ""), function()

@@ -290,6 +290,36 @@ describe("tc.try_cluster_cancel and tc.query_cluster_cancel", function()
       return function() tc.dynamic_scheduling_loop("x", function() end, { cluster_axes = { "c" } }) end,
         function() tc.dynamic_scheduling_loop("x", function() end, { cluster_axes = { "c", "d" } }) end
     end, { grid = { 4 }, grid_names = { "x" }, cluster = { 2, 2 }, cluster_names = { "c", "d" } })
+  helper.refuses("grid_names that leave an axis out",
+    "tc.dynamic_scheduling_loop: grid_names must name every axis of the grid, 'y' is missing: work that is taken over "
+    .. "differs along all of them.",
+    function()
+      return function() tc.dynamic_scheduling_loop("x", function() end) end,
+        function() tc.dynamic_scheduling_loop({ "y", "x" }, function() end) end
+    end, { grid = { 4, 2, 1 }, grid_names = { "x", "y", "z" } })
+  helper.refuses("a second dynamic loop",
+    "This kernel has a tc.dynamic_scheduling_loop already: when it ends, no work is left.",
+    function()
+      tc.dynamic_scheduling_loop("x", function() end)
+      return function() tc.dynamic_scheduling_loop("x", function() end) end
+    end, { grid = { 4 }, grid_names = { "x" } })
+  helper.refuses("an axis named twice", "The axis 'x' is named twice.", function()
+    return function() tc.nd_loop({ 8 }, function() end, { collective_axes = { "x", "x" } }) end,
+      function() tc.nd_loop({ 8 }, function() end, { collective_axes = { "x" } }) end
+  end, { grid = { 4 }, grid_names = { "x" } })
+
+  it("show a request behind a refusal, as a dynamic loop in a loop makes it", function()
+    local kernel = tc.kernel{
+      name = "again", args = { tc.gmem({ 8 }, tc.int32) }, grid = { 8 }, grid_names = { "x" },
+      body = function(out)
+        tc.range(2, function()
+          tc.dynamic_scheduling_loop("x", function(info) out[info.index[1]]:store(1) end)
+        end)
+      end,
+    }
+    local report = kernel:emulate({ target = "sm_100a", mode = "check" }, tc.zeros({ 8 }, tc.int32))
+    assert.are.equal("launch-control-ended", report.hazards[1] and report.hazards[1].rule)
+  end)
 end)
 
 -- ---- orders -----------------------------------------------------------------------------------------------------

@@ -127,6 +127,50 @@ describe("a union in tensor memory", function()
     assert.are.equal(128, tmem():info{ target = "sm_100a" }.tmem_columns)
   end)
 
+  -- One product whose A, by the slot of the accumulator, lies in columns that it writes or not.
+  local function over(index)
+    return tc.kernel{
+      name = "over", args = { tc.gmem({ 128, 64 }, tc.bfloat16), tc.gmem({ 64, 64 }, tc.bfloat16),
+        tc.gmem({ 128, 64 }, tc.float32) },
+      body = function(a, b, out)
+        local b_smem = tc.smem({ 64, 64 }, tc.bfloat16)
+        local acc = tc.tmem({ 2, 128, 64 }, tc.float32)
+        local p = tc.tmem({ 128, 64 }, tc.bfloat16, { packed = true })
+        tc.union(acc, p)
+        local loaded, done = tc.barrier{}, tc.barrier{ orders_tensor_core = true }
+        tc.copy_gmem_to_smem(b, b_smem, loaded)
+        tc.barrier_wait(loaded)
+        tc.async_store_tmem(p, a:load())
+        tc.commit_tmem()
+        local slot = acc[index()]
+        tc.mma(slot, p, b_smem, { barrier = done, accumulate = false })
+        tc.barrier_wait(done)
+        out:store(tc.async_load_tmem(slot))
+      end,
+    }
+  end
+
+  it("refuses an accumulator over an operand of the same MMA", function()
+    local ok, message = pcall(over, function() return 0 end)
+    assert.is_false(ok)
+    assert.is_truthy(message:find("tc.mma writes acc over a, which it reads: they share columns of tensor memory.", 1,
+      true), message)
+    local a, b = matrix(128, 64, 3), matrix(64, 64, 4)
+    local expected = tc.reference.matmul(a, b)
+    in_all_modes(over(function() return 1 end), both,
+      function(_, _, out) assert.are.equal(0, (tc.max_error(out, expected))) end,
+      function() return a, b, tc.zeros({ 128, 64 }, tc.float32) end)
+  end)
+
+  it("shows it where the slot is known only when the kernel runs", function()
+    local kernel = over(function() return tc.axis_index(0) end)
+    local report = kernel:emulate({ target = "sm_100a", mode = "check" }, matrix(128, 64, 3), matrix(64, 64, 4),
+      tc.zeros({ 128, 64 }, tc.float32))
+    local found
+    for _, h in ipairs(report.hazards) do found = found or h.rule == "mma-overlap" end
+    assert.is_true(found)
+  end)
+
   for spoil, expected in pairs{ early = "tmem-race", behind = "tcgen05-st-not-awaited" } do
     it("shows members that overlap in time: " .. spoil, function()
       local first = hazard(tmem(spoil), matrix(128, 64, 3), matrix(64, 64, 4), matrix(64, 64, 5),

@@ -139,6 +139,7 @@ static void check_gmem_side(struct kern *k, const struct ref *gmem, const struct
 {
 	const struct alloc *a = gmem->alloc;
 	int last = gmem->rank - 1, axis;
+	int64_t start;
 
 	for (int i = 0; i + 1 < a->rank; i++) {
 		int64_t stride = axis_stride(a, i);
@@ -155,6 +156,12 @@ static void check_gmem_side(struct kern *k, const struct ref *gmem, const struct
 				      stride < 0 ? "dynamic" : tc_integer_text(k, stride));
 		}
 	}
+	/* The types that TMA pads have rules of their own; packed ones of 4 bits count bytes. */
+	if (tc_dtypes[a->dtype].bits >= 8 && a->rank > 0 &&
+	    tc_val_is_const(gmem->start[a->rank - 1], &start) &&
+	    start * tc_dtypes[a->dtype].bits % 128)
+		tc_documented(&k->err, COPY_START, tc_got(k, "the GMEM ref", gmem),
+			      tc_integer_text(k, start * tc_dtypes[a->dtype].bits / 8));
 	if (gmem->transposed != smem->transposed)
 		tc_documented(&k->err, COPY_TRANSPOSED, tc_got(k, "the SMEM ref", smem));
 }

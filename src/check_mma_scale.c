@@ -77,8 +77,69 @@ static void check_metadata(struct kern *k, const struct mma_op *m, const struct 
 			      tc_layout_text(k, r->alloc));
 }
 
+/* ---- columns ---------------------------------------------------------------------------- */
+
+struct columns {
+	int64_t first, end; /* from the start of the allocation's union, or of the allocation */
+};
+
+/* place.c: the members of an alternative stand one after the other. */
+static int64_t column_in_union(const struct kern *k, const struct alloc *a)
+{
+	int64_t column = 0;
+
+	for (int i = 0; a->alias && i < k->allocs.count && k->allocs.item[i] != a; i++) {
+		const struct alloc *before = k->allocs.item[i];
+
+		if (before->alias == a->alias && before->alias_member == a->alias_member)
+			column += (before->columns + 7) / 8 * 8;
+	}
+	return column;
+}
+
+/* False where only the running kernel knows. */
+static bool find_columns(const struct kern *k, const struct ref *r, struct columns *c)
+{
+	const struct alloc *a = r->alloc;
+	int last = a->rank - 1;
+	int64_t rows = a->shape[last - 1].size, slot = 0, start;
+
+	for (int i = 0; i < last - 1; i++) {
+		if (!tc_val_is_const(r->start[i], &start))
+			return false;
+		slot = slot * a->shape[i].size + start;
+	}
+	if (!tc_val_is_const(r->start[last], &start))
+		return false;
+	c->first = column_in_union(k, a) + slot * tc_tmem_columns(a, rows, a->shape[last].size);
+	if (a->layout != TML_M64_COLLECTIVE && a->layout != TML_B_SCALES_M64_COLLECTIVE)
+		c->first += tc_tmem_columns(a, rows, start);
+	c->end = c->first + tc_tmem_columns(a, rows, r->extent[last].size);
+	return true;
+}
+
+static void check_overlap(struct kern *k, const struct mma_op *m, const char *name,
+			  const struct ref *r)
+{
+	const struct alloc *acc = m->acc->alloc;
+	struct columns d, c;
+
+	if (!r || r->alloc->space != SP_TMEM)
+		return;
+	if (r->alloc != acc && (!acc->alias || r->alloc->alias != acc->alias))
+		return;
+	if (find_columns(k, m->acc, &d) && find_columns(k, r, &c) && d.first < c.end &&
+	    c.first < d.end)
+		tc_documented(&k->err, MMA_OVERLAP,
+			      tc_join(k, tc_got(k, "acc", m->acc), tc_got(k, name, r)), name);
+}
+
 void tc_check_mma_extras(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
+	check_overlap(k, m, "a", m->a);
+	check_overlap(k, m, "a_scale", m->a_scale);
+	check_overlap(k, m, "b_scale", m->b_scale);
+	check_overlap(k, m, "a_sparse_metadata", m->a_sparse_metadata);
 	if (s->scaled)
 		check_scales(k, m, s);
 	if (s->sparse)

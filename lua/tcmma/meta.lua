@@ -417,9 +417,10 @@ function tc.dtypes() end
 ---(`tc.try_cluster_cancel`). So the CTAs that run share the work as they get it done, and the loads of a tile can run
 ---under the epilogue of the one before.
 ---
----`body` gets a table: `index` (a list of recorded scalars along `grid_names`) and `local_index` (the turn). The loop
----stands in shared code, once in a kernel, after the roles were made: every role gets it, and a role `scheduler` of one
----warp is added that asks. In a kernel without roles, or inside a block of a role, that one asks.
+---`grid_names` names every axis of the grid longer than 1. `body` gets a table: `index` (a list of recorded scalars along
+---`grid_names`; `tc.axis_index` still says where this CTA began) and `local_index` (the turn). The loop stands in shared
+---code, once in a kernel and in no other loop, after the roles were made: every role gets it, and a role `scheduler` of
+---one warp is added that asks. In a kernel without roles, or inside a block of a role, that one asks.
 ---
 ---A cluster takes over work together; `cluster_axes`, if given, must name all its axes. `sm_90a` has no launch control:
 ---there each CTA does its own element and no other, with the same results.

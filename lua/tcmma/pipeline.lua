@@ -61,8 +61,21 @@ local function tile_shape(spec)
   return shape
 end
 
+--- Known indices are numbers to the index_map, unless it calls methods of recorded scalars.
+local function mapped(spec, at)
+  if not spec.records and all_of(at, math.type) then
+    local index = table.pack(pcall(spec.index_map, table.unpack(at)))
+    if index[1] then return table.pack(table.unpack(index, 2, index.n)) end
+    spec.records = true
+  end
+  for d = 1, spec.records and #at or 0 do
+    if math.type(at[d]) then at[d] = tc.var(at[d]):get() end
+  end
+  return table.pack(spec.index_map(table.unpack(at)))
+end
+
 local function index_of(spec, at)
-  local index = table.pack(spec.index_map(table.unpack(at)))
+  local index = mapped(spec, at)
   if index.n ~= #spec.shape then
     fail("PIPELINE_INDEX_MAP", #spec.shape, index.n)
   end
@@ -103,6 +116,7 @@ local function probe(spec, grid)
   local first = index_of(spec, unravel(0, grid))
   local before, constant, moving = first, true, all_of(first, math.type)
   for step = 1, steps - 1 do
+    if not constant and not moving then break end
     local here = index_of(spec, unravel(step, grid))
     constant = constant and same(first, here)
     moving = moving and all_of(here, math.type) and not same(before, here)
@@ -114,14 +128,14 @@ end
 -- ---- what both pipelines take ---------------------------------------------------------------------------------
 
 local function are_specs(list)
-  return all_of(list, function(spec) return getmetatable(spec) == SPEC end)
+  return getmetatable(list) ~= SPEC and all_of(list, function(spec) return getmetatable(spec) == SPEC end)
 end
 
 local common = {
   grid = { function(list) return type(list) == "table" and #list > 0 and all_of(list, grids.is_index) end,
     "a list of integers or recorded scalars" },
-  in_specs = { are_specs, "a list of tc.block_spec" },
-  out_specs = { are_specs, "a list of tc.block_spec" },
+  in_specs = { are_specs, "a list of specs: { tc.block_spec(...) }" },
+  out_specs = { are_specs, "a list of specs: { tc.block_spec(...) }" },
   max_concurrent_steps = at_least(1),
 }
 

@@ -32,8 +32,10 @@ end
 
 --- The number of this worker among those along the axes, and how many there are.
 local function worker_of(axes)
-  local worker, workers = 0, 1
+  local worker, workers, seen = 0, 1, {}
   for _, axis in ipairs(axes) do
+    if seen[axis] then arguments.documented("LOOP_AXIS_TWICE", axis) end
+    seen[axis] = true
     local size = tc.axis_size(axis)
     worker = size == 1 and worker or worker * size + tc.axis_index(axis)
     workers = workers * size
@@ -140,7 +142,25 @@ local function cluster_of(kernel, given)
   return #axes > 0 and axes or nil
 end
 
+--- An element of the work is one of the whole grid: every axis of it counts.
+local function check_grid_names(kernel, names)
+  local named = {}
+  for _, name in ipairs(names) do
+    if named[name] then arguments.documented("LOOP_AXIS_TWICE", name) end
+    named[name] = true
+  end
+  for axis, name in ipairs(kernel.grid_names) do
+    local known, size = pcall(tc.axis_size, axis - 1)
+    if not named[name] and not (known and size == 1) then
+      arguments.documented("LOOP_GRID_NAMES", name and "'" .. name .. "'" or "number " .. axis - 1)
+    end
+  end
+end
+
 local function at_once(fn) fn() end
+
+-- By kernel that has a dynamic loop, how many operations stand before it; no more, where it was taken back.
+local before = setmetatable({}, { __mode = "k" })
 
 local SLOTS = 2 -- answers that may be under way
 
@@ -163,7 +183,9 @@ function schedule.dynamic_scheduling_loop(grid_names, body, opts)
   grid_names = as_list(grid_names)
   local kernel = tc.recording()
   if not kernel then arguments.documented "LOOP_NO_RECORDING" end
+  if before[kernel] and #kernel > before[kernel] then arguments.documented "LOOP_TWICE" end
   local axes = cluster_of(kernel, opts.cluster_axes)
+  check_grid_names(kernel, grid_names)
   local index = {}
   for i, name in ipairs(grid_names) do index[i] = tc.var(tc.axis_index(name)) end
   local readers, asking = readers_of(kernel)
@@ -173,6 +195,7 @@ function schedule.dynamic_scheduling_loop(grid_names, body, opts)
     name = "answer_read", num_arrivals = #readers, num_barriers = SLOTS, collective_axes = axes and { axes } or nil,
   }
   local turn = tc.var(0)
+  before[kernel] = #kernel
   tc.loop(function()
     local t = turn:get()
     local slot = t % SLOTS
@@ -225,9 +248,10 @@ work, a CTA begins with its own element of it, and asks, while that is computed,
 (`tc.try_cluster_cancel`). So the CTAs that run share the work as they get it done, and the loads of a tile can run
 under the epilogue of the one before.
 
-`body` gets a table: `index` (a list of recorded scalars along `grid_names`) and `local_index` (the turn). The loop
-stands in shared code, once in a kernel, after the roles were made: every role gets it, and a role `scheduler` of one
-warp is added that asks. In a kernel without roles, or inside a block of a role, that one asks.
+`grid_names` names every axis of the grid longer than 1. `body` gets a table: `index` (a list of recorded scalars along
+`grid_names`; `tc.axis_index` still says where this CTA began) and `local_index` (the turn). The loop stands in shared
+code, once in a kernel and in no other loop, after the roles were made: every role gets it, and a role `scheduler` of
+one warp is added that asks. In a kernel without roles, or inside a block of a role, that one asks.
 
 A cluster takes over work together; `cluster_axes`, if given, must name all its axes. `sm_90a` has no launch control:
 there each CTA does its own element and no other, with the same results.]] },

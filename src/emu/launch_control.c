@@ -93,6 +93,11 @@ static void watch(struct emu_warp *warp, int lane, const struct cancel_op *op)
 
 static enum emu_step execute_cancel(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
+	struct emu_where where = emu_here(warp, -1);
+
+	if (warp->order && mask && warp->cta->cluster->refused)
+		emu_report_rule(&where, EMU_RULE_LAUNCH_ENDED, NULL,
+				"this cluster asks again after a request was refused");
 	EMU_FOR_LANES(lane, mask)
 	{
 		struct cancel_op *op = emu_op_new(warp, (int)lane, sizeof *op, complete);
@@ -141,6 +146,8 @@ static enum emu_step execute_is_canceled(struct emu_warp *warp, const struct emu
 			return EMU_STOPPED;
 		if (response[0] == taken)
 			result |= 1u << lane;
+		else
+			warp->cta->cluster->refused = true;
 	}
 	emu_set_predicate(warp, &ins->operands[0], mask, result);
 	return EMU_NEXT;

@@ -583,6 +583,7 @@ struct emu_cluster {
 	struct emu_waitable barrier;
 	struct emu_engine_op *ops, *last_op; /* issued, not complete; in issue order */
 	uint32_t op_count;
+	bool refused; /* a thread has seen that no other cluster is taken over */
 	struct emu_cluster *next, *previous;
 	void *async;                 /* of the asynchronous half */
 	struct emu_hazards *hazards; /* NULL in fast mode */

@@ -71,6 +71,25 @@ static void watch_lanes_of_d(const struct emu_mma_run *run, struct emu_access *a
 		}
 }
 
+/* Columns of an operand; its lanes are D's, or all. */
+static void watch_overlap(const struct emu_mma_run *run, const struct emu_access *access,
+			  const char *operand, uint32_t column, uint32_t columns)
+{
+	struct emu_where where = emu_here(access->order->warp, -1);
+
+	for (int part = 0; part < emu_mma_parts(run); part++) {
+		struct emu_mma_tile d = emu_mma_tile_at(run, 0, part);
+
+		if (column < d.column + (uint32_t)d.n_count && d.column < column + columns) {
+			emu_report_rule(&where, EMU_RULE_MMA_OVERLAP, NULL,
+					"%s in columns %u to %u of tensor memory, D in %u to %u",
+					operand, column, column + columns - 1, d.column,
+					d.column + (uint32_t)d.n_count - 1);
+			return;
+		}
+	}
+}
+
 static void watch_a_in_tmem(const struct emu_mma_run *run, struct emu_access *access)
 {
 	const struct emu_mma_request *r = run->request;
@@ -80,6 +99,7 @@ static void watch_a_in_tmem(const struct emu_mma_run *run, struct emu_access *ac
 		k);
 
 	watch_lanes_of_d(run, access, r->a_address & 0xffff, (uint32_t)bytes / 4);
+	watch_overlap(run, access, "A lies", r->a_address & 0xffff, (uint32_t)bytes / 4);
 }
 
 /*
@@ -92,6 +112,8 @@ static void watch_scales(const struct emu_mma_run *run, struct emu_access *acces
 	uint32_t column = (is_a ? r->scale_a : r->scale_b) & 0x1ff;
 	int rows = is_a ? run->idesc.m / run->cta_count : run->idesc.n / emu_mma_parts(run);
 
+	watch_overlap(run, access, is_a ? "scales of A lie" : "scales of B lie", column,
+		      (uint32_t)(rows + 31) / 32);
 	for (int c = 0; c < run->cta_count; c++)
 		emu_access_tmem_lanes(access, run->ctas[c], column, (uint32_t)(rows + 31) / 32, 0,
 				      EMU_TMEM_LANES);
@@ -100,11 +122,11 @@ static void watch_scales(const struct emu_mma_run *run, struct emu_access *acces
 /* 16- and 32-bit kinds read one column in all lanes of A's windows, the others two like A's. */
 static void watch_metadata(const struct emu_mma_run *run, struct emu_access *access)
 {
-	bool one = run->request->form.kind <= EMU_KIND_TF32;
+	uint32_t columns = run->request->form.kind <= EMU_KIND_TF32 ? 1 : 2;
+	uint32_t column = (run->request->metadata & 0xffff) + (uint32_t)run->idesc.selector;
 
-	watch_lanes_of_d(run, access,
-			 (run->request->metadata & 0xffff) + (uint32_t)run->idesc.selector,
-			 one ? 1 : 2);
+	watch_lanes_of_d(run, access, column, columns);
+	watch_overlap(run, access, "metadata lies", column, columns);
 }
 
 static void watch_d(const struct emu_mma_run *run, struct emu_access *access)
