@@ -256,3 +256,41 @@ describe("a kernel's code", function()
     process.remove(folder)
   end)
 end)
+
+describe("a kernel that a finalizer closes while its report is made", function()
+  local name = "named_at_some_length"
+
+  local function make()
+    return tc.kernel { name = name, args = { tc.gmem({ 1 }, "i32") }, body = function(out)
+      tc.range(400, function(i)
+        out[0] = i
+        out[0] = i + 1
+      end)
+    end }
+  end
+
+  -- The kernel is closed by the nth collection from now on.
+  local function close_later(kernel, n)
+    setmetatable({}, { __gc = function()
+      if n == 1 then kernel:close() else close_later(kernel, n - 1) end
+    end })
+  end
+
+  it("keeps what the report tells of it", function()
+    for n = 1, 6 do
+      local kernel, out = make(), tc.zeros({ 1 }, "i32", { device = "emulator:sm_100a" })
+      kernel:emulate({ trace = true }, out)
+      collectgarbage()
+      close_later(kernel, n)
+      collectgarbage("generational", 1, 100)
+      local ok, report = pcall(kernel.emulate, kernel, { trace = true }, out)
+      collectgarbage("incremental", 200, 100, 13)
+      if ok then
+        assert.equal(name, report.kernel)
+        for _, hazard in ipairs(report.hazards) do assert.matches("launch_spec", hazard.lua_file) end
+      else
+        assert.matches("this kernel was closed", report)
+      end
+    end
+  end)
+end)

@@ -46,10 +46,13 @@ struct run {
 	struct emu_report report;
 	char *output; /* what the kernel printed */
 	size_t output_length, output_capacity;
-	bool output_cut; /* some is lost: too long, or no memory */
-	struct trace *trace; /* NULL: none is kept */
-	uint64_t profile;    /* address of the buffer for PARAM_PROFILE, 0: none */
+	bool output_cut;           /* some is lost: too long, or no memory */
+	struct trace *trace;       /* NULL: none is kept */
+	uint64_t profile;          /* address of the buffer for PARAM_PROFILE, 0: none */
+	struct lua_kernel *kernel; /* held; user value 1.  NULL: none */
 };
+/* The kernel at `index` stays for what the run at the top of the stack tells of it. */
+void tc_run_holds(lua_State *L, struct run *r, int index);
 /* A userdata that holds room for `count` parameters; pushed.  `report`: tc_run_report will use it.
  */
 struct run *tc_new_run(lua_State *L, int count, bool report);

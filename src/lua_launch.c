@@ -375,6 +375,8 @@ static struct run *prepare(lua_State *L, const struct binding *b, struct compile
 
 	for (int i = 0; i < b->kern->arg_count; i++)
 		tc_check_array(L, b->first + i);
+	if (report)
+		tc_run_holds(L, r, 1);
 	fill_run(L, r, b, c->program);
 	return r;
 }

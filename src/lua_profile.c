@@ -189,6 +189,9 @@ int tc_kernel_profile(lua_State *L, struct run *r, struct device *d, const struc
 		return 1;
 	}
 	struct tc_profile_part *buffer = lua_newuserdatauv(L, bytes, 0);
+	for (int i = 0; i < program->param_count; i++)
+		if (r->arrays[i])
+			tc_check_live(L, r->arrays[i]);
 	memset(buffer, 0, bytes);
 	p.parts = buffer;
 	while (program->params[param].kind != PARAM_PROFILE)

@@ -67,8 +67,28 @@ bool *tc_push_guard(lua_State *L)
 	return &g->done;
 }
 
+void tc_hold_kernel(struct lua_kernel *owner)
+{
+	owner->holds++;
+}
+
+void tc_drop_kernel(struct lua_kernel *owner)
+{
+	if (--owner->holds || !owner->closed)
+		return;
+	owner->kern = owner->closed;
+	owner->closed = NULL;
+	tc_release_kernel(owner);
+}
+
 void tc_release_kernel(struct lua_kernel *owner)
 {
+	if (owner->holds) {
+		if (owner->kern)
+			owner->closed = owner->kern;
+		owner->kern = NULL;
+		return;
+	}
 	if (owner->free_programs)
 		owner->free_programs(owner->programs);
 	owner->programs = NULL;

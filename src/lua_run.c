@@ -40,7 +40,7 @@ struct run *tc_new_run(lua_State *L, int count, bool report)
 	size_t n = (size_t)count + 1;
 	size_t size =
 		sizeof(struct run) + n * (sizeof(struct launch_param) + sizeof(struct array *));
-	struct run *r = lua_newuserdatauv(L, size, 0);
+	struct run *r = lua_newuserdatauv(L, size, 1);
 
 	memset(r, 0, size);
 	r->params = (struct launch_param *)(r + 1);
@@ -50,6 +50,21 @@ struct run *tc_new_run(lua_State *L, int count, bool report)
 	if (report)
 		luaL_setmetatable(L, REPORTING_RUN);
 	return r;
+}
+
+void tc_run_holds(lua_State *L, struct run *r, int index)
+{
+	lua_pushvalue(L, index);
+	lua_setiuservalue(L, -2, 1);
+	r->kernel = lua_touserdata(L, index);
+	tc_hold_kernel(r->kernel);
+}
+
+static void drop_kernel(struct run *r)
+{
+	if (r->kernel)
+		tc_drop_kernel(r->kernel);
+	r->kernel = NULL;
 }
 
 /* ---- options ------------------------------------------------------------- */
@@ -267,6 +282,7 @@ static int run_gc(lua_State *L)
 		r->output = NULL;
 		tc_trace_free(r->trace);
 		r->trace = NULL;
+		drop_kernel(r);
 	}
 	return 0;
 }
@@ -390,6 +406,7 @@ bool tc_run_report(lua_State *L, struct device *d, struct run *r, struct err *e)
 	if (!run_staged(d, r, e))
 		return false;
 	push_report(L, d, r);
+	drop_kernel(r);
 	return true;
 }
 

@@ -153,6 +153,8 @@ struct lua_kernel {
 	struct guard *guard; /* of the innermost block; lua_recording.c's */
 	void *programs;      /* lua_launch.c's: freed by its function when the kernel goes */
 	void (*free_programs)(void *programs);
+	int holds;           /* a report is being made of names and lines that belong to it */
+	struct kern *closed; /* while they lasted; goes with the last one */
 };
 #define TC_KERNEL_GRID  1
 #define TC_KERNEL_PEEK  2
@@ -179,6 +181,9 @@ void tc_set_open_recording(lua_State *L, int index);
 void tc_check_none_open(lua_State *L);
 /* Frees the kernel and its programs. */
 void tc_release_kernel(struct lua_kernel *owner);
+/* What is closed in between, as by a finalizer, stays until tc_drop_kernel. */
+void tc_hold_kernel(struct lua_kernel *owner);
+void tc_drop_kernel(struct lua_kernel *owner);
 /* Like tc_push_guard, but the whole kernel at `kernel_index` goes when the block fails. */
 bool *tc_push_kernel_guard(lua_State *L, int kernel_index);
 void tc_open_recordings(lua_State *L);
