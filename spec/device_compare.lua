@@ -1,7 +1,8 @@
 -- The same PTX on a GPU and on the emulator, compared bit for bit: `make check-device-bits`.
 --   lua spec/device_compare.lua [--device cuda:0|none] [--groups scalar,convert,...] [--out FOLDER] [--record FILE]
 -- `--collect yes` only sums up what a run left in its folder.
--- Without a device ("none") every kernel is assembled, and what the emulator leaves is compared with spec/device/results.txt.
+-- Without a device ("none") every kernel is assembled, and what the emulator leaves is compared with
+-- spec/device/results.txt.
 package.path = "./?.lua;" .. package.path
 local difference = require "spec.device.difference"
 local groups = require "spec.device.groups"
@@ -66,7 +67,8 @@ local function judge(case, outcome, known, options)
   if verdict == "equal" then return verdict, #truth, groups.hash(truth), "" end
   local count, rows = difference.rows(case, truth, emulator)
   if verdict == "different" then write(("%s/%s.%d.device"):format(options.out, options.worker, case.index), truth) end
-  return verdict, #truth, groups.hash(truth), ("%s; distance %s; %d rows; %s"):format(rule and rule[2] or "not explained",
+  return verdict, #truth, groups.hash(truth), ("%s; distance %s; %d rows; %s"):format(rule and rule[2]
+    or "not explained",
     distance or "-", count, table.concat(rows, " "))
 end
 
@@ -175,7 +177,8 @@ local function main(options)
   for _, group in ipairs(chosen) do
     for part = 1, group.parts do
       running[#running + 1] = assert(io.popen(("%s %s --supervise %s --part %dof%d --device %s --out '%s' --log '%s/%s.%d.log'%s")
-        :format(os.getenv "LUA" or "lua5.4", arg[0], group.name, part, group.parts, options.device, options.out, options.out,
+        :format(os.getenv "LUA" or "lua5.4", arg[0], group.name, part, group.parts, options.device, options.out,
+          options.out,
           group.name, part, " --seconds " .. (options.seconds or group.seconds or 80))))
     end
   end

@@ -1,4 +1,5 @@
--- The catalogue of faults (spec/hazard_spec.lua) on a GPU under compute-sanitizer: what its tools say of each spoilt kernel
+-- The catalogue of faults (spec/hazard_spec.lua) on a GPU under compute-sanitizer: what its tools say of each spoilt
+-- kernel
 -- that is one of Hopper, beside what the emulator says.
 --   lua spec/device_sanitizer.lua [--device cuda:0] [--out FOLDER] [--seconds 60] [--jobs 8]
 package.path = "./?.lua;spec/?.lua;" .. package.path
@@ -35,7 +36,8 @@ end
 
 local function launch(row, device)
   local function map(array, box)
-    return tc.tensormap(array, { dims = { 256, 256 }, strides = { 512 }, box = box, swizzle = "128B", l2 = "128B", dtype = "f16" })
+    return tc.tensormap(array, { dims = { 256, 256 }, strides = { 512 }, box = box, swizzle = "128B", l2 = "128B",
+      dtype = "f16" })
   end
   local a = tc.randint({ 256, 256 }, tc.f16, { low = -2, high = 3, seed = 1, device = device })
   local b = tc.randint({ 256, 256 }, tc.f16, { low = -2, high = 3, seed = 2, device = device })
@@ -95,7 +97,8 @@ local jobs = assert(io.open(out .. "/jobs", "w"))
 for i in ipairs(list) do
   for _, tool in ipairs(TOOLS) do
     jobs:write(("timeout %s compute-sanitizer --tool %s --print-limit 4 %s %s --row %d --device %s >%s/%d.%s 2>&1;"
-      .. " echo ENDED $? >>%s/%d.%s\n"):format(option("seconds", "60"), tool, os.getenv "LUA" or "lua5.4", arg[0], i, device, out, i,
+      .. " echo ENDED $? >>%s/%d.%s\n"):format(option("seconds", "60"), tool, os.getenv "LUA" or "lua5.4", arg[0], i,
+        device, out, i,
       tool, out, i, tool))
   end
 end

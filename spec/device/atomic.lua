@@ -1,4 +1,5 @@
--- atom and red: every operation and type in global, shared and distributed shared memory, each thread on a cell of its own
+-- atom and red: every operation and type in global, shared and distributed shared memory, each thread on a cell of
+-- its own
 -- (what it returns and what it leaves), and many threads on one cell where the order does not matter.
 local kernels = require "spec.device.kernels"
 local operands = require "spec.device.operands"
@@ -40,7 +41,8 @@ local function load(type, items, from, offset)
   for i = 1, items do
     text[i] = width == 128
       and (" ld.global.v2.b64 {%%rd30, %%rd31}, [%%rd1+%d]; mov.b128 %%q%d, {%%rd30, %%rd31};"):format(offset, from)
-      or (" ld.global.b%d %s%d, [%%rd1+%d];"):format(width, registers[width], from + i - 1, offset + (i - 1) * width // 8)
+      or (" ld.global.b%d %s%d, [%%rd1+%d];"):format(width, registers[width], from + i - 1,
+        offset + (i - 1) * width // 8)
   end
   return table.concat(text, "\n")
 end
@@ -135,7 +137,8 @@ end
 
 -- All threads on one cell: integers, in any order the same.
 local function one_cell(add)
-  for _, form in ipairs { "add.u32", "add.s32", "add.u64", "min.u32", "min.s32", "min.u64", "min.s64", "max.u32", "max.s32",
+  for _, form in ipairs { "add.u32", "add.s32", "add.u64", "min.u32", "min.s32", "min.u64", "min.s64", "max.u32",
+    "max.s32",
     "max.u64", "max.s64", "and.b32", "and.b64", "or.b32", "or.b64", "xor.b32", "xor.b64", "inc.u32", "dec.u32" } do
     local type = form:match "%.(.*)"
     local register = width_of(type) == 64 and "%rd10" or "%r10"
@@ -156,7 +159,8 @@ local function one_cell(add)
  bar.sync 0;
  ld.shared.b64 %%rd5, [%%r71]; st.global.b64 [%%rd2], %%rd5;]]):format(load_operand, form, register)
       end
-      add { name = ("red.%s.%s of all threads"):format(space, form), stride = 8, block = { 256 }, grid = { ROWS // 256 },
+      add { name = ("red.%s.%s of all threads"):format(space, form), stride = 8, block = { 256 },
+        grid = { ROWS // 256 },
         text = kernels.entry(16, 8, body),
         args = { { input = operands.packed(type, ROWS * 128 // operands.bits[type], 9) },
           { output = ROWS * 8, initial = ("\x37"):rep(ROWS * 8) } } }

@@ -1,4 +1,5 @@
--- mbarrier: random scripts of legal operations.  The state word is opaque, so what is compared is what can be asked of it:
+-- mbarrier: random scripts of legal operations.  The state word is opaque, so what is compared is what can be asked
+-- of it:
 -- test_wait of states and parities, try_wait, pending counts.
 local kernels = require "spec.device.kernels"
 local operands = require "spec.device.operands"
@@ -83,7 +84,8 @@ local function script(seed)
       m.pending = m.pending - 1
       arrived()
     end
-    local wait = spelled(pick(4), { "test_wait", "test_wait.acquire.cta", "test_wait.acquire.cluster", "test_wait.relaxed.cta" })
+    local wait = spelled(pick(4), { "test_wait", "test_wait.acquire.cta", "test_wait.acquire.cluster",
+      "test_wait.relaxed.cta" })
     for parity = 0, 1 do
       emit("mbarrier.%s%s%s.b64 %%p1, [%%r3], %d;", wait:gsub("_wait", "_wait.parity"), "", space, parity)
       asked()
@@ -100,7 +102,8 @@ local function script(seed)
     end
   end
   -- an inval and a new life
-  emit("mbarrier.inval%s.b64 [%%r3]; mbarrier.init%s.b64 [%%r3], 1; mbarrier.arrive%s.b64 _, [%%r3];", space, space, space)
+  emit("mbarrier.inval%s.b64 [%%r3]; mbarrier.init%s.b64 [%%r3], 1; mbarrier.arrive%s.b64 _, [%%r3];", space, space,
+    space)
   emit("mbarrier.test_wait.parity%s.b64 %%p1, [%%r3], 0;", space)
   asked()
   return " .shared .align 8 .b64 bar;\n mov.u32 %r3, bar;\n" .. table.concat(lines, "\n"), results
@@ -110,7 +113,8 @@ return function()
   local cases = {}
   for seed = 1, 200 do
     local body, results = script(seed)
-    cases[seed] = { name = ("script %d"):format(seed), family = "script", text = kernels.entry(0, 0, body), stride = 4, block = { 1 },
+    cases[seed] = { name = ("script %d"):format(seed), family = "script", text = kernels.entry(0, 0, body), stride = 4,
+      block = { 1 },
       args = { { input = "\0\0\0\0" }, { output = 4 * results } } }
   end
   return cases

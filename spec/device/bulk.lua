@@ -3,7 +3,8 @@ local operands = require "spec.device.operands"
 
 local TILE = 4096
 
--- Parameters: in and out of TILE bytes a CTA, offsets and size in bytes.  Shared memory begins as the first half of `in`;
+-- Parameters: in and out of TILE bytes a CTA, offsets and size in bytes.  Shared memory begins as the first half of
+-- `in`;
 -- `at` is its copy's source or destination.
 local frame = [[
 .visible .entry KERNEL(.param .u64 in, .param .u64 out, .param .u32 from, .param .u32 to, .param .u32 size)
@@ -56,7 +57,8 @@ local to_global = [[
  cp.async.bulk.wait_group 0;
 DONE:]]
 
-local extents = { { 0, 0, 16 }, { 16, 48, 32 }, { 128, 0, 1024 }, { 32, 2048, 1968 }, { 0, 0, 4096 }, { 4080, 4080, 16 },
+local extents = { { 0, 0, 16 }, { 16, 48, 32 }, { 128, 0, 1024 }, { 32, 2048, 1968 }, { 0, 0, 4096 }, { 4080, 4080,
+  16 },
   { 1008, 16, 3072 } }
 
 return function()
@@ -103,13 +105,16 @@ PAST:]]):format(name), dump)
   add(copy, across(copy), "b32", 2)
   add("cp.async.bulk.global.shared::cta.bulk_group", frame:format(to_global:format
     "cp.async.bulk.global.shared::cta.bulk_group [%rd13], [%r14], %r12;", ""), "b32", 1)
-  for _, form in ipairs { "add.u32", "add.s32", "add.u64", "add.f32", "add.f64", "add.noftz.f16", "add.noftz.bf16", "min.u32",
-    "min.s32", "min.u64", "min.s64", "min.f16", "min.bf16", "max.u32", "max.s32", "max.u64", "max.s64", "max.f16", "max.bf16",
+  for _, form in ipairs { "add.u32", "add.s32", "add.u64", "add.f32", "add.f64", "add.noftz.f16", "add.noftz.bf16",
+    "min.u32",
+    "min.s32", "min.u64", "min.s64", "min.f16", "min.bf16", "max.u32", "max.s32", "max.u64", "max.s64", "max.f16",
+      "max.bf16",
     "inc.u32", "dec.u32", "and.b32", "and.b64", "or.b32", "or.b64", "xor.b32", "xor.b64" } do
     local name = "cp.reduce.async.bulk.global.shared::cta.bulk_group." .. form
     add(name, frame:format(to_global:format(name .. " [%rd13], [%r14], %r12;"), ""), form:match "(%w+)$", 1)
   end
-  for _, form in ipairs { "add.u32", "add.s32", "add.u64", "min.u32", "min.s32", "max.u32", "max.s32", "inc.u32", "dec.u32",
+  for _, form in ipairs { "add.u32", "add.s32", "add.u64", "min.u32", "min.s32", "max.u32", "max.s32", "inc.u32",
+    "dec.u32",
     "and.b32", "or.b32", "xor.b32", "and.b64", "or.b64", "xor.b64" } do
     local name = ("cp.reduce.async.bulk.shared::cluster.shared::cta%s.%s"):format(tail, form)
     add(name, across(name), form:match "(%w+)$", 2)

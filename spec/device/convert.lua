@@ -1,4 +1,5 @@
--- Conversions: every form of cvt that the assembler takes for sm_90a.  Sources of 8 and 16 bits are exhausted; 32-bit floats
+-- Conversions: every form of cvt that the assembler takes for sm_90a.  Sources of 8 and 16 bits are exhausted;
+-- 32-bit floats
 -- going to narrow types come with every upper half and the lower halves around which roundings turn.
 local kernels = require "spec.device.kernels"
 local operands = require "spec.device.operands"
@@ -9,7 +10,8 @@ local function width_of(type) return math.max(operands.bits[type], 16) end
 
 local kinds = { [16] = "%h", [32] = "%r", [64] = "%rd" }
 
--- The number of the thread as the source: of 16 bits as it is, of two halves with another order of the same values above.
+-- The number of the thread as the source: of 16 bits as it is, of two halves with another order of the same values
+-- above.
 local function exhaustive(source)
   if width_of(source) == 16 then return " cvt.u16.u32 %h10, %r1;" end
   return " mul.lo.u32 %r5, %r1, 0x9e35; shl.b32 %r5, %r5, 16; or.b32 %r10, %r5, %r1;"
@@ -38,7 +40,8 @@ end
 local function case(name, result, body, input, in_bytes, rows)
   local stored, bytes = store(result)
   return {
-    name = name, family = "to " .. result, result = result, stride = bytes, text = kernels.entry(in_bytes, bytes, body .. "\n" .. stored),
+    name = name, family = "to " .. result, result = result, stride = bytes, text = kernels.entry(in_bytes, bytes, body
+      .. "\n" .. stored),
     grid = { rows // kernels.BLOCK }, block = { kernels.BLOCK },
     args = { { input = input }, { output = rows * bytes } },
   }

@@ -7,7 +7,8 @@ local ROWS = 1024
 local function case(name, in_bytes, out_bytes, body, options)
   options = options or {}
   return {
-    name = name, family = name:match "^%w+", stride = out_bytes, block = { 256 }, grid = { ROWS // 256 }, cluster = options.cluster,
+    name = name, family = name:match "^%w+", stride = out_bytes, block = { 256 }, grid = { ROWS // 256 },
+      cluster = options.cluster,
     text = kernels.entry(in_bytes, out_bytes, body),
     args = { { input = operands.packed(options.type or "b32", ROWS * math.max(in_bytes, 64) * 8
       // operands.bits[options.type or "b32"], 3) }, { output = ROWS * out_bytes } },
@@ -15,12 +16,14 @@ local function case(name, in_bytes, out_bytes, body, options)
 end
 
 local function loads(add)
-  for _, type in ipairs { "u8", "s8", "b8", "u16", "s16", "b16", "u32", "s32", "b32", "u64", "s64", "b64", "f32", "f64" } do
+  for _, type in ipairs { "u8", "s8", "b8", "u16", "s16", "b16", "u32", "s32", "b32", "u64", "s64", "b64", "f32",
+    "f64" } do
     local bits = operands.bits[type]
     for width, register in pairs { [16] = "%h3", [32] = "%r3", [64] = "%rd3" } do
       local float = type:sub(1, 1) == "f"
       if width >= bits and not (float and width > bits) then
-        for _, space in ipairs { "global", "shared", "local", "global.nc", "volatile.global", "relaxed.gpu.global", "" } do
+        for _, space in ipairs { "global", "shared", "local", "global.nc", "volatile.global", "relaxed.gpu.global",
+          "" } do
           local source, prepare = "[%rd1]", ""
           if space == "shared" then
             prepare = " .shared .align 16 .b8 cells[4096]; ld.global.b64 %rd5, [%rd1]; mov.u32 %r70, %tid.x;"
@@ -40,7 +43,8 @@ local function loads(add)
       end
     end
   end
-  for _, vector in ipairs { { 2, "u8", "%h" }, { 4, "s8", "%h" }, { 2, "b16", "%h" }, { 4, "u16", "%h" }, { 2, "b32", "%r" },
+  for _, vector in ipairs { { 2, "u8", "%h" }, { 4, "s8", "%h" }, { 2, "b16", "%h" }, { 4, "u16", "%h" }, { 2, "b32",
+    "%r" },
     { 4, "b32", "%r" }, { 2, "b64", "%rd" }, { 4, "s8", "%r" }, { 2, "s16", "%r" }, { 4, "f32", "%r" } } do
     local count, type, kind = table.unpack(vector)
     local bits = kind == "%h" and 16 or kind == "%r" and 32 or 64
@@ -50,11 +54,13 @@ local function loads(add)
       stores[i] = (" st.global.b%d [%%rd2+%d], %s;"):format(bits, (i - 1) * bits // 8, list[i])
     end
     add(case(("ld.global.v%d.%s into b%d"):format(count, type, bits), 64, count * bits // 8,
-      (" ld.global.v%d.%s {%s}, [%%rd1];\n%s"):format(count, type, table.concat(list, ","), table.concat(stores, "\n"))))
+      (" ld.global.v%d.%s {%s}, [%%rd1];\n%s"):format(count, type, table.concat(list, ","), table.concat(stores,
+        "\n"))))
     if bits == operands.bits[type] or bits > operands.bits[type] and not type:match "^f" then
       local width = operands.bits[type] // 8
       add(case(("st.global.v%d.%s from b%d"):format(count, type, bits), 64, count * width,
-        (" ld.global.v%d.%s {%s}, [%%rd1];\n st.global.v%d.%s [%%rd2], {%s};"):format(count, type, table.concat(list, ","),
+        (" ld.global.v%d.%s {%s}, [%%rd1];\n st.global.v%d.%s [%%rd2], {%s};"):format(count, type, table.concat(list,
+          ","),
           count, type, table.concat(list, ","))))
     end
   end
@@ -136,9 +142,11 @@ WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %%p3, [%%r72], 0;
     send("st.async" .. tail .. "." .. form[1], form[2], form[3])
     send("st.async.weak" .. tail .. "." .. form[1], form[2], form[3])
   end
-  for _, form in ipairs { "inc.u32", "dec.u32", "min.u32", "min.s32", "max.u32", "max.s32", "add.u32", "add.s32", "add.u64",
+  for _, form in ipairs { "inc.u32", "dec.u32", "min.u32", "min.s32", "max.u32", "max.s32", "add.u32", "add.s32",
+    "add.u64",
     "and.b32", "or.b32", "xor.b32" } do
-    send("red.async.relaxed.cluster" .. tail .. "." .. form, form:match "64" and 8 or 4, form:match "64" and "%rd10" or "%r10")
+    send("red.async.relaxed.cluster" .. tail .. "." .. form, form:match "64" and 8 or 4, form:match "64" and "%rd10"
+      or "%r10")
   end
 end
 

@@ -26,7 +26,8 @@ local function value_of(bits, layout)
   return bits >> width - 1 == 1 and -magnitude or magnitude
 end
 
--- The largest distance in units of the last place, of results that are farther than `near` apart; nil where only one of the
+-- The largest distance in units of the last place, of results that are farther than `near` apart; nil where only one
+-- of the
 -- two is a number.
 function M.distance(case, here, there, near)
   local layout = layouts[case.result]

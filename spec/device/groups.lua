@@ -1,12 +1,15 @@
--- The groups of cases, and what an H200 left for them (spec/device/results.txt: a family of cases a line, a hash a case,
+-- The groups of cases, and what an H200 left for them (spec/device/results.txt: a family of cases a line, a hash a
+-- case,
 -- "-" where the assembler or the driver takes no such case or the device traps, "?" where it did not run).
 local operands = require "spec.device.operands"
 
 -- parts: processes that share a group; seconds: how long a part may take.
 local M = {
   { name = "scalar", parts = 2 }, { name = "convert", parts = 2 }, { name = "warp", parts = 1 },
-  { name = "atomic", parts = 1 }, { name = "copy", parts = 1 }, { name = "bulk", parts = 1 }, { name = "barrier", parts = 1 },
-  { name = "matrix", parts = 1 }, { name = "mma", parts = 1 }, { name = "wgmma", parts = 10 }, { name = "witness", parts = 2 },
+  { name = "atomic", parts = 1 }, { name = "copy", parts = 1 }, { name = "bulk", parts = 1 }, { name = "barrier",
+    parts = 1 },
+  { name = "matrix", parts = 1 }, { name = "mma", parts = 1 }, { name = "wgmma", parts = 10 }, { name = "witness",
+    parts = 2 },
   { name = "maps", parts = 1 }, { name = "tensor", parts = 3 }, { name = "interleave", parts = 1 },
   { name = "edge", parts = 9, seconds = 12 },
 }

@@ -60,7 +60,8 @@ function M.case(form, options)
   local rows, block = options.rows or M.ROWS, options.block or M.BLOCK
   return {
     name = form.name .. (form.immediate and " " .. form.immediate or ""), result = form.result, stride = 8,
-    family = form.name:match "^%w+", text = M.entry(32, 8, table.concat(text, "\n")), grid = { rows // block }, block = { block },
+    family = form.name:match "^%w+", text = M.entry(32, 8, table.concat(text, "\n")), grid = { rows // block },
+      block = { block },
     args = { { input = operands.rows(form.sources, rows, 4) }, { output = rows * 8 } },
   }
 end

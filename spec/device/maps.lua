@@ -9,13 +9,15 @@ local text = [[
 }
 ]]
 
-local bits = { u8 = 8, u16 = 16, u32 = 32, s32 = 32, u64 = 64, s64 = 64, f16 = 16, f32 = 32, f64 = 64, bf16 = 16, f32_ftz = 32,
+local bits = { u8 = 8, u16 = 16, u32 = 32, s32 = 32, u64 = 64, s64 = 64, f16 = 16, f32 = 32, f64 = 64, bf16 = 16,
+  f32_ftz = 32,
   tf32 = 32, tf32_ftz = 32, ["16u4_align8b"] = 4, ["16u4_align16b"] = 4, ["16u6_align16b"] = 6 }
 
 return function()
   local cases = {}
   local function add(family, title, map)
-    cases[#cases + 1] = { name = ("%s %s"):format(family, title), family = family, text = text, stride = 4, grid = { 1 },
+    cases[#cases + 1] = { name = ("%s %s"):format(family, title), family = family, text = text, stride = 4,
+      grid = { 1 },
       block = { 1 }, args = { { map = map, of = 3 }, { output = 4 }, { input = ("\0"):rep(65536), hidden = true } } }
   end
   for _, dtype in ipairs { "u8", "f16", "f32", "u64", "f64", "tf32", "s32" } do
@@ -25,7 +27,8 @@ return function()
         for _, swizzle in ipairs { "none", "32B", "64B", "128B" } do
           for _, inner in ipairs { 8, 16, 32, 48, 64, 128, 144, 256 } do
             for _, oob in ipairs { "zeros", "nan" } do
-              add(("map %s"):format(dtype), ("%dd interleave %s swizzle %s box of %d bytes %s"):format(rank, interleave, swizzle,
+              add(("map %s"):format(dtype), ("%dd interleave %s swizzle %s box of %d bytes %s"):format(rank,
+                interleave, swizzle,
                 inner, oob), { dtype = dtype, dims = { 512 // size, 4, 4 }, rank = rank,
                 strides = { 512, 2048 }, box = { math.max(inner // size, 1), 2, 2 }, swizzle = swizzle,
                 interleave = interleave, oob = oob })
@@ -44,16 +47,21 @@ return function()
     for key, value in pairs(change) do map[key] = value end
     add("map of halves", title, map)
   end
-  for _, step in ipairs { 1, 2, 7, 8, 9 } do variant(("element stride %d"):format(step), { element_strides = { 1, step, 1 } }) end
-  for _, step in ipairs { 1, 2, 8, 9 } do variant(("inner element stride %d"):format(step), { element_strides = { step, 1, 1 } }) end
-  for _, stride in ipairs { 120, 128, 136, 144, 64, 16, 0 } do variant(("stride %d"):format(stride), { strides = { stride, 2048 } }) end
-  for _, box in ipairs { 0, 1, 4, 8, 24, 32, 40, 256, 257 } do variant(("box of %d"):format(box), { box = { box, 4, 2 } }) end
+  for _, step in ipairs { 1, 2, 7, 8, 9 } do variant(("element stride %d"):format(step), { element_strides = { 1, step,
+    1 } }) end
+  for _, step in ipairs { 1, 2, 8, 9 } do variant(("inner element stride %d"):format(step), { element_strides = { step,
+    1, 1 } }) end
+  for _, stride in ipairs { 120, 128, 136, 144, 64, 16, 0 } do variant(("stride %d"):format(stride),
+    { strides = { stride, 2048 } }) end
+  for _, box in ipairs { 0, 1, 4, 8, 24, 32, 40, 256, 257 } do variant(("box of %d"):format(box), { box = { box, 4,
+    2 } }) end
   for _, box in ipairs { 0, 1, 255, 256, 257 } do variant(("%d rows"):format(box), { box = { 32, box, 2 } }) end
   for _, dim in ipairs { 0, 1, 8, 63, 1 << 31, 1 << 32, (1 << 32) + 1 } do
     variant(("size %d"):format(dim), { dims = { dim, 16, 4 }, strides = { 1 << 34, 1 << 38 } })
     variant(("%d rows of the tensor"):format(dim), { dims = { 64, dim, 4 }, strides = { 128, 1 << 39 } })
   end
-  for _, stride in ipairs { (1 << 40) - 16, 1 << 40 } do variant(("stride %d"):format(stride), { strides = { 128, stride } }) end
+  for _, stride in ipairs { (1 << 40) - 16, 1 << 40 } do variant(("stride %d"):format(stride), { strides = { 128,
+    stride } }) end
   for _, l2 in ipairs { "none", "64B", "128B", "256B" } do variant("promotion " .. l2, { l2 = l2 }) end
   for _, swizzle in ipairs { "128B_atom_32B", "128B_atom_32B_flip_8B", "128B_atom_64B" } do
     variant("swizzle " .. swizzle, { swizzle = swizzle })

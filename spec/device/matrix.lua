@@ -60,7 +60,8 @@ return function()
   end
   local function store(name, count)
     local list = { "%r11", "%r12", "%r13", "%r14" }
-    add(name, (" %s [%%r10], {%s};\n"):format(name, table.concat(list, ", ", 1, count)) .. dump:gsub("%%%%", "%%"), 16, 2048)
+    add(name, (" %s [%%r10], {%s};\n"):format(name, table.concat(list, ", ", 1, count)) .. dump:gsub("%%%%", "%%"), 16,
+      2048)
   end
   for _, count in ipairs { 1, 2, 4 } do
     for _, trans in ipairs { "", ".trans" } do

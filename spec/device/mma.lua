@@ -98,9 +98,8 @@ end
 
 local function registers(type, bytes, first)
   local kind, width = type == "f64" and "%rd" or "%r", type == "f64" and 8 or 4
-  local names, loads = {}, {}
+  local names = {}
   for i = 0, math.max(bytes // width, 1) - 1 do names[i + 1] = kind .. first + i end
-  loads.width = width
   return names, width
 end
 
@@ -128,8 +127,7 @@ local function cases_of(add, s, word, selector)
   local a, aw = registers(s.a, a_bytes, 10)
   local b, bw = registers(s.b, b_bytes, 20)
   local c, cw = registers(s.c, c_bytes, 30)
-  local d, dw = registers(s.d, d_bytes, 10)
-  if s.d ~= "f64" then d = registers(s.d, d_bytes, 40) else d = registers(s.d, d_bytes, 4) end
+  local d, dw = registers(s.d, d_bytes, s.d == "f64" and 4 or 40)
   local row = math.max(a_bytes, aw) + math.max(b_bytes, bw) + math.max(c_bytes, cw)
   local padded = (row + 4 + 7) // 8 * 8
   local name = name_of(s, word)

@@ -50,13 +50,12 @@ local function fill(type, bytes, kind, random)
   end
   local width, mantissa, bias = table.unpack(format)
   for i = 1, bytes * 8 // width do
-    local word, code = random(), nil
+    local word, code = random()
     if kind == "integers" then
       code = integer(format, (word >> 20 & 0xffff) % 9 - 4)
     else
       local spread = bias > 7 and 7 or 5
-      code = word >> 63 & 1
-      code = code << width - 1 | bias - spread // 2 + (word >> 40 & 0xff) % spread << mantissa
+      code = (word >> 63 & 1) << width - 1 | bias - spread // 2 + (word >> 40 & 0xff) % spread << mantissa
         | word & (1 << mantissa) - 1
     end
     parts[i] = string.pack(packs[width], code)

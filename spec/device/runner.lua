@@ -151,7 +151,8 @@ end
 
 -- ---- a group -------------------------------------------------------------------------------------
 
--- Calls each(i, case, outcome) for cases first to last of a list; outcome.device are the bytes, or outcome.refused why the
+-- Calls each(i, case, outcome) for cases first to last of a list; outcome.device are the bytes, or outcome.refused
+-- why the
 -- assembler (or outcome.failed why the driver) does not take it.  before(i) is called ahead of anything that can break.
 function M.on_device(cases, device, first, last, before, each)
   local texts = distinct(cases)
@@ -171,7 +172,8 @@ function M.on_device(cases, device, first, last, before, each)
       outcome.refused = refused[case.kernel]
     elseif device then
       before(i)
-      local ok, result = pcall(function() return launch(case, module:kernel(case.entry or "k" .. case.kernel), device) end)
+      local ok, result = pcall(function() return launch(case, module:kernel(case.entry or "k" .. case.kernel),
+        device) end)
       if ok then outcome.device = result else outcome.failed = tostring(result):gsub("\n.*", "") end
     end
     each(i, case, outcome)

@@ -75,7 +75,8 @@ end
 
 local function logic(add)
   for table_of_truth = 0, 255 do
-    add { name = "lop3.b32", immediate = ("%d"):format(table_of_truth), result = "b32", sources = { "b32", "b32", "b32" } }
+    add { name = "lop3.b32", immediate = ("%d"):format(table_of_truth), result = "b32", sources = { "b32", "b32",
+      "b32" } }
   end
   for _, join in ipairs { "or", "and" } do
     add { name = ("lop3.%s.b32 d|p"):format(join), result = "u64", sources = { "b32", "b32", "b32", "s32" }, body = ([[
@@ -102,7 +103,8 @@ end
 
 -- Chains over the carry flag: 128-bit sums, differences and products.
 local function carries(add)
-  local function chain(name, body) add { name = name, result = "u64", sources = { "u64", "u64", "u64" }, body = body } end
+  local function chain(name, body) add { name = name, result = "u64", sources = { "u64", "u64", "u64" },
+    body = body } end
   chain("add.cc.u32 addc.cc.u32 addc.u32", [[
  mov.b64 {%r4,%r5}, %rd10; mov.b64 {%r6,%r7}, %rd11;
  add.cc.u32 %r8, %r4, %r6; addc.cc.u32 %r9, %r5, %r7; addc.u32 %r14, %r4, 0;
@@ -157,7 +159,8 @@ local function floats(add)
       local t = type .. suffix
       simple(add, "tanh.approx." .. t, t, t)
       for _, op in ipairs { "neg", "abs" } do simple(add, op .. "." .. t, t, t) end
-      for _, op in ipairs { "add", "sub", "mul", "add.rn", "sub.rn", "mul.rn" } do simple(add, op .. "." .. t, t, t, t) end
+      for _, op in ipairs { "add", "sub", "mul", "add.rn", "sub.rn", "mul.rn" } do simple(add, op .. "." .. t, t, t,
+        t) end
       for _, op in ipairs { "fma.rn", "fma.rn.relu" } do simple(add, op .. "." .. t, t, t, t, t) end
       for _, op in ipairs { "min", "max", "min.NaN", "max.NaN", "min.xorsign.abs", "max.xorsign.abs",
         "min.NaN.xorsign.abs", "max.NaN.xorsign.abs" } do simple(add, op .. "." .. t, t, t, t) end
@@ -165,7 +168,8 @@ local function floats(add)
     for _, op in ipairs { "fma.rn.ftz", "fma.rn.sat", "fma.rn.ftz.sat", "fma.rn.ftz.relu" } do
       simple(add, op .. ".f16" .. suffix, "f16" .. suffix, "f16" .. suffix, "f16" .. suffix, "f16" .. suffix)
     end
-    for _, op in ipairs { "add.rn.ftz", "add.sat", "sub.sat", "mul.sat", "add.ftz.sat", "sub.ftz.sat", "mul.ftz.sat" } do
+    for _, op in ipairs { "add.rn.ftz", "add.sat", "sub.sat", "mul.sat", "add.ftz.sat", "sub.ftz.sat",
+      "mul.ftz.sat" } do
       simple(add, op .. ".f16" .. suffix, "f16" .. suffix, "f16" .. suffix, "f16" .. suffix)
     end
   end
@@ -179,7 +183,8 @@ local function floats(add)
       for _, op in ipairs { "rcp.", "sqrt." } do simple(add, op .. rounding .. ftz .. ".f32", "f32", "f32") end
       simple(add, "div." .. rounding .. ftz .. ".f32", "f32", "f32", "f32")
     end
-    for _, op in ipairs { "add.", "sub.", "mul.", "div." } do simple(add, op .. rounding .. ".f64", "f64", "f64", "f64") end
+    for _, op in ipairs { "add.", "sub.", "mul.", "div." } do simple(add, op .. rounding .. ".f64", "f64", "f64",
+      "f64") end
     for _, op in ipairs { "rcp.", "sqrt." } do simple(add, op .. rounding .. ".f64", "f64", "f64") end
     for _, op in ipairs { "fma.", "mad." } do simple(add, op .. rounding .. ".f64", "f64", "f64", "f64", "f64") end
   end
@@ -241,9 +246,12 @@ local function least_normals(add)
         operation, register, register, register, third and ", " .. register .. "7" or "", width, register) }
   end
   for _, rounding in ipairs { "rn", "rz", "rm", "rp" } do
-    products(("mul.%s.ftz.f32"):format(rounding), ("mul.%s.ftz.f32"):format(rounding), "%r", "0x3f7fff00", "0x00800000", 32)
-    products(("fma.%s.ftz.f32"):format(rounding), ("fma.%s.ftz.f32"):format(rounding), "%r", "0x3f7fff00", "0x00800000", 32, true)
-    products(("div.%s.ftz.f32"):format(rounding), ("div.%s.ftz.f32"):format(rounding), "%r", "0x3f7fff00", "0x7e800000", 32)
+    products(("mul.%s.ftz.f32"):format(rounding), ("mul.%s.ftz.f32"):format(rounding), "%r", "0x3f7fff00",
+      "0x00800000", 32)
+    products(("fma.%s.ftz.f32"):format(rounding), ("fma.%s.ftz.f32"):format(rounding), "%r", "0x3f7fff00",
+      "0x00800000", 32, true)
+    products(("div.%s.ftz.f32"):format(rounding), ("div.%s.ftz.f32"):format(rounding), "%r", "0x3f7fff00",
+      "0x7e800000", 32)
     products(("mul.%s.f32"):format(rounding), ("mul.%s.f32"):format(rounding), "%r", "0x3f7fff00", "0x00800000", 32)
   end
   products("mul.rn.ftz.f16", "mul.rn.ftz.f16", "%h", "0x3b00", "0x0400", 16)

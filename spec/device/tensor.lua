@@ -1,4 +1,5 @@
--- TMA: loads, stores and reductions of tiles over ranks, element types, swizzles, interleaving, fills, element strides and
+-- TMA: loads, stores and reductions of tiles over ranks, element types, swizzles, interleaving, fills, element
+-- strides and
 -- places inside, across and beyond the edges of the tensor.
 local operands = require "spec.device.operands"
 
@@ -39,7 +40,8 @@ DUMP:
  add.u32 %%r20, %%r20, 128; setp.lt.u32 %%p1, %%r20, %d;
  @%%p1 bra DUMP;]]):format(TILE // 16)
 
-local function coordinates(rank) return "{" .. table.concat({ "%r10", "%r11", "%r12", "%r13", "%r14" }, ", ", 1, rank) .. "}" end
+local function coordinates(rank) return "{" .. table.concat({ "%r10", "%r11", "%r12", "%r13", "%r14" }, ", ", 1, rank)
+  .. "}" end
 
 local function whole(body, tail)
   return ".extern .shared .align 1024 .b8 tile[];\n" .. frame:format(TILE, TILE, TILE // 16, body, tail)
@@ -63,7 +65,8 @@ local function store_text(rank, name)
     .. " cp.async.bulk.wait_group 0;\nDONE:"):format(name, coordinates(rank)), "")
 end
 
-local bits = { u8 = 8, u16 = 16, u32 = 32, s32 = 32, u64 = 64, s64 = 64, f16 = 16, f32 = 32, f64 = 64, bf16 = 16, f32_ftz = 32,
+local bits = { u8 = 8, u16 = 16, u32 = 32, s32 = 32, u64 = 64, s64 = 64, f16 = 16, f32 = 32, f64 = 64, bf16 = 16,
+  f32_ftz = 32,
   tf32 = 32, tf32_ftz = 32 }
 local order = { "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32_ftz", "tf32", "tf32_ftz" }
 local plain = { f32_ftz = "f32", tf32_ftz = "tf32" }
@@ -94,7 +97,8 @@ local function geometry(rank, dtype, inner, options)
   return g
 end
 
--- Where the box begins: inside, across the lower and the upper edges, and outside.  In the first dimension a box begins at
+-- Where the box begins: inside, across the lower and the upper edges, and outside.  In the first dimension a box
+-- begins at
 -- a multiple of 16 bytes (32 with that interleaving), for the hardware takes no other.
 local function places(g, unit)
   unit = (unit or 16) // g.size
@@ -130,7 +134,8 @@ local function case(g, options, title, family, text, place, store)
   g.interleave = options.interleave or "none"
   local ctas = options.ctas or 1
   return {
-    name = ("%s, %s"):format(title, place[1]), family = family, text = text, stride = g.size, grid = { ctas }, block = { 128 },
+    name = ("%s, %s"):format(title, place[1]), family = family, text = text, stride = g.size, grid = { ctas },
+      block = { 128 },
     cluster = { ctas }, smem = TILE + 256, result = ({ f16 = "f16", bf16 = "bf16", f32 = "f32", f64 = "f64" })[type],
     args = {
       { map = map, of = 11 }, { input = tile }, store and { input = "\0\0\0\0" } or { output = ctas * TILE },
@@ -176,7 +181,8 @@ local function special_loads(add)
           end
         end
       end
-      for _, short in ipairs { { "64B", 32 }, { "128B", 32 }, { "128B", 64 }, { "128B", 96 }, { "64B", 16 }, { "32B", 16 } } do
+      for _, short in ipairs { { "64B", 32 }, { "128B", 32 }, { "128B", 64 }, { "128B", 96 }, { "64B", 16 }, { "32B",
+        16 } } do
         local options = { swizzle = short[1] }
         local g = geometry(rank, dtype, short[2], options)
         add(case(g, options, ("load %dd %s swizzle %s rows of %d bytes"):format(rank, dtype, short[1], short[2]),
@@ -221,7 +227,8 @@ local function stores(add)
         local options = { swizzle = "64B" }
         local g = geometry(rank, dtype, 64, options)
         for i = 2, rank do g.steps[i] = step end
-        add(case(g, options, ("store %dd %s element stride %d"):format(rank, dtype, step), "store element strides", text,
+        add(case(g, options, ("store %dd %s element stride %d"):format(rank, dtype, step), "store element strides",
+          text,
           places(g)[1], true))
       end
     end
@@ -231,7 +238,8 @@ end
 local function reductions(add)
   local types = {
     add = { "u32", "s32", "u64", "f32", "f16", "bf16", "f32_ftz" }, min = { "u32", "s32", "u64", "s64", "f16", "bf16" },
-    max = { "u32", "s32", "u64", "s64", "f16", "bf16" }, inc = { "u32" }, dec = { "u32" }, ["and"] = { "u32", "u64", "s32" },
+    max = { "u32", "s32", "u64", "s64", "f16", "bf16" }, inc = { "u32" }, dec = { "u32" }, ["and"] = { "u32", "u64",
+      "s32" },
     ["or"] = { "u32", "u64", "s64" }, xor = { "u32", "u64" },
   }
   for _, operation in ipairs { "add", "min", "max", "inc", "dec", "and", "or", "xor" } do
@@ -243,7 +251,8 @@ local function reductions(add)
         local options = { swizzle = swizzle }
         local g = geometry(rank, dtype, span[swizzle], options)
         for _, place in ipairs(places(g)) do
-          add(case(g, options, ("reduce %s %dd %s"):format(operation, rank, dtype), ("reduce %s"):format(operation), text, place,
+          add(case(g, options, ("reduce %s %dd %s"):format(operation, rank, dtype), ("reduce %s"):format(operation),
+            text, place,
             true))
         end
       end
@@ -256,8 +265,10 @@ local function replacements(add)
   local base = { swizzle = "64B" }
   local fields = {
     { "global_address", "b64", " cvta.to.global.u64 %rd12, %rd1; add.u64 %rd12, %rd12, 4096;", "%rd12" },
-    { "box_dim", "b32", " mov.u32 %r30, 4;", "1, %r30", 4 * 3 * 64 }, { "global_dim", "b32", " mov.u32 %r30, 3;", "1, %r30" },
-    { "global_stride", "b64", " mov.u64 %rd12, 64;", "0, %rd12" }, { "element_stride", "b32", " mov.u32 %r30, 2;", "1, %r30",
+    { "box_dim", "b32", " mov.u32 %r30, 4;", "1, %r30", 4 * 3 * 64 }, { "global_dim", "b32", " mov.u32 %r30, 3;",
+      "1, %r30" },
+    { "global_stride", "b64", " mov.u64 %rd12, 64;", "0, %rd12" }, { "element_stride", "b32", " mov.u32 %r30, 2;",
+      "1, %r30",
       3 * 3 * 64 }, { "swizzle_mode", "b32", "", "0" }, { "swizzle_mode", "b32", "", "3" },
     { "fill_mode", "b32", "", "1" }, { "elemtype", "b32", "", "10" },
   }
@@ -302,7 +313,8 @@ local function interleaved(add)
           local options = { swizzle = swizzle, interleave = interleave, oob = oob }
           local g = geometry(rank, dtype, unit, options)
           for _, place in ipairs(places(g, unit)) do
-            add(case(g, options, ("load %dd %s interleave %s swizzle %s fill %s"):format(rank, dtype, interleave, swizzle, oob),
+            add(case(g, options, ("load %dd %s interleave %s swizzle %s fill %s"):format(rank, dtype, interleave,
+              swizzle, oob),
               ("load %s"):format(interleave), load, place))
           end
         end

@@ -1,5 +1,7 @@
--- wgmma: every shape and type, A from shared memory and from registers, K-major and MN-major, over swizzles, offsets and
--- starts of the descriptors; integers (exact), normal numbers (how the tensor core adds) and any bits.  Memory is random, so
+-- wgmma: every shape and type, A from shared memory and from registers, K-major and MN-major, over swizzles, offsets
+-- and
+-- starts of the descriptors; integers (exact), normal numbers (how the tensor core adds) and any bits.  Memory is
+-- random, so
 -- that nothing here has to know where an element lies.
 local numbers = require "spec.device.numbers"
 
@@ -67,7 +69,8 @@ local function data(t, kinds)
   return table.unpack(made[key])
 end
 
--- ---- kernels ---------------------------------------------------------------------------------------------------------
+-- ---- kernels
+-- ---------------------------------------------------------------------------------------------------------
 
 local frame = [[
 .visible .entry KERNEL(.param .u64 images, .param .u64 rows, .param .u64 configs, .param .u64 out)
@@ -110,7 +113,8 @@ local function kernel(t, n, options)
   end
   local k = ({ f16 = 16, bf16 = 16, tf32 = 8, b1 = 256 })[t.a] or 32
   if options.sparse then k = 2 * k end
-  local name = ("wgmma.mma_async%s.sync.aligned.m64n%dk%d.%s.%s.%s%s"):format(options.sparse and ".sp" or "", n, k, t.d, t.a,
+  local name = ("wgmma.mma_async%s.sync.aligned.m64n%dk%d.%s.%s.%s%s"):format(options.sparse and ".sp" or "", n, k,
+    t.d, t.a,
     t.b, t.tail or "")
   local a = options.registers and "{%r10, %r11, %r12, %r13}" or "%rd5"
   local tail = options.sparse and (", %%r14, %d"):format(options.selector) or ""
@@ -136,7 +140,8 @@ local function add_case(add, t, n, options)
     for kind = 1, #kinds do
       -- any bits in a few, for NaN hides the rest
       if kinds[kind] ~= "bits" or #kinds == 1 or i % 4 == 1 then
-        configs[#configs + 1] = string.pack("<i8i8I4I4i8", descriptor(pair[1], 0), descriptor(pair[2], A_BYTES), kind - 1,
+        configs[#configs + 1] = string.pack("<i8i8I4I4i8", descriptor(pair[1], 0), descriptor(pair[2], A_BYTES),
+          kind - 1,
           i % 3 == 0 and 0 or 1, 0)
       end
     end
@@ -150,7 +155,8 @@ local function add_case(add, t, n, options)
       { output = #configs * 128 * bytes } } }
 end
 
--- ---- which -----------------------------------------------------------------------------------------------------------
+-- ---- which
+-- -----------------------------------------------------------------------------------------------------------
 
 local function types()
   local list = {
@@ -210,7 +216,8 @@ return function()
       local both = t.a == "f16" or t.a == "bf16" or t.a == "tf32"
       for selector = 0, both and 1 or 0 do
         for _, options in ipairs(placements(t)) do
-          for _, n in ipairs { 8, 48, 64, 256 } do add_case(add, t, n, with(options, { sparse = true, selector = selector })) end
+          for _, n in ipairs { 8, 48, 64, 256 } do add_case(add, t, n, with(options, { sparse = true,
+            selector = selector })) end
         end
       end
     end

@@ -46,8 +46,10 @@ local function case_of(name, title, manifest, text, problem, grid, exact)
   end
   for i, param in ipairs(manifest.params) do
     if param.kind == "tensormap" then
-      args[i] = { of = at[param.of], map = { dims = map(param.dims_formula, value), strides = map(param.strides_formula, value),
-        box = param.box, element_strides = param.element_strides, swizzle = param.swizzle, interleave = param.interleave,
+      args[i] = { of = at[param.of], map = { dims = map(param.dims_formula, value),
+        strides = map(param.strides_formula, value),
+        box = param.box, element_strides = param.element_strides, swizzle = param.swizzle,
+          interleave = param.interleave,
         l2 = param.l2_promotion, dtype = param.dtype } }
     elseif param.kind == "pointer" then
       args[i] = { pointer = at[param.of] }
@@ -58,7 +60,8 @@ local function case_of(name, title, manifest, text, problem, grid, exact)
     end
   end
   table.move(hidden, 1, #hidden, #args + 1, args)
-  return { name = ("%s %s, %s"):format(name, title, exact and "integers" or "normal"), family = name, text = text, whole = true,
+  return { name = ("%s %s, %s"):format(name, title, exact and "integers" or "normal"), family = name, text = text,
+    whole = true,
     entry = manifest.kernel, grid = grid or map(manifest.launch.grid_formula, value), block = manifest.launch.block,
     cluster = manifest.launch.cluster, smem = manifest.launch.dynamic_smem, args = args, stride = 2,
     result = manifest.tensors[#manifest.tensors].dtype }
