@@ -68,3 +68,16 @@ describe("Every message of the table", function()
       assert.same({}, missing)
    end)
 end)
+
+describe("tc.raise_documented", function()
+   local tc = require "tcmma"
+
+   it("wants as many words as the message has", function()
+      local _, none = pcall(tc.raise_documented, "LOOP_TILING")
+      assert.matches("message 'LOOP_TILING' has 2 words, got 0", none, 1, true)
+      local _, three = pcall(tc.raise_documented, "LOOP_TILING", "a", "b", "c")
+      assert.matches("message 'LOOP_TILING' has 2 words, got 3", three, 1, true)
+      local _, two = pcall(tc.raise_documented, "LOOP_TILING", "(2,)", "(3,)")
+      assert.matches("Tiling (2,) does not divide grid (3,).", two, 1, true)
+   end)
+end)

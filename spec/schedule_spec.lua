@@ -433,4 +433,14 @@ describe("tc.nd_loop", function()
     return function() tc.nd_loop({ 4, 6 }, body, { collective_axes = "x", tiling = { 2, 4 } }) end,
       function() tc.nd_loop({ 4, 8 }, body, { collective_axes = "x", tiling = { 2, 4 } }) end
   end, setup)
+  helper.refuses("more points than can be counted",
+    "bad argument #1 to 'nd_loop' (a grid (65536, 32768) has more than 2^31 - 1 points)", function()
+    return function() tc.nd_loop({ 65536, 32768 }, body, { collective_axes = "x" }) end,
+      function() tc.nd_loop({ 65535, 32768 }, body, { collective_axes = "x" }) end
+  end, setup)
+  helper.refuses("more points than 64 bits hold",
+    ("bad argument #1 to 'nd_loop' (a grid (%d, 4) has more than 2^31 - 1 points)"):format(math.maxinteger), function()
+    return function() tc.nd_loop({ math.maxinteger, 4 }, body, { collective_axes = "x" }) end,
+      function() tc.nd_loop({ 1 << 28, 4 }, body, { collective_axes = "x" }) end
+  end, setup)
 end)

@@ -26,6 +26,15 @@ static void put(struct cut *c, const char *s, size_t n)
 	c->at += n;
 }
 
+int tc_message_words(enum tc_error id)
+{
+	int count = 0;
+
+	for (const char *s = messages[id].text; (s = strchr(s, '{')); s++)
+		count++;
+	return count;
+}
+
 void tc_fail_documented(struct err *e, enum tc_error id, const char *const *text)
 {
 	const struct message *m = &messages[id];

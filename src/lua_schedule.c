@@ -313,16 +313,19 @@ static int raise_documented(lua_State *L)
 		id++;
 	if (!ids[id])
 		return tc_argerror(L, 1, "there is no message '%s'", lua_tostring(L, 1));
+	for (int i = 2; i <= words + 1; i++)
+		if (lua_type(L, i) != LUA_TSTRING)
+			return tc_argerror(L, i, "text of a word expected, got %s",
+					   tc_describe(L, i));
+	if (words != tc_message_words((enum tc_error)id) || words > MOST_WORDS)
+		return tc_argerror(L, 1, "message '%s' has %d words, got %d", ids[id],
+				   tc_message_words((enum tc_error)id), words);
 	d = lua_newuserdatauv(L, sizeof *d, 0);
 	memset(d, 0, sizeof *d);
 	d->id = (enum tc_error)id;
 	d->text[0] = "";
-	for (int i = 0; i < words && i < MOST_WORDS; i++) {
-		if (lua_type(L, 2 + i) != LUA_TSTRING)
-			return tc_argerror(L, 2 + i, "text of a word expected, got %s",
-					   tc_describe(L, 2 + i));
+	for (int i = 0; i < words; i++)
 		d->text[1 + i] = lua_tostring(L, 2 + i);
-	}
 	tc_call(L, &d->e, fail_documented, d);
 	return 0;
 }

@@ -763,6 +763,8 @@ enum tc_error {
  * last one.
  */
 _Noreturn void tc_fail_documented(struct err *e, enum tc_error id, const char *const *text);
+/* How many words the text of a message leaves open. */
+int tc_message_words(enum tc_error id);
 #define tc_documented(e, id, ...)                                                                  \
 	tc_fail_documented(e, ERROR_##id, (const char *const[]){__VA_ARGS__, NULL})
 /* The same, pointing at an op or allocation. */

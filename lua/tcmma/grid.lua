@@ -1,6 +1,10 @@
 --- Grids of work and indices in them, as numbers of Lua or recorded scalars.
 
+local arguments = require "tcmma.arguments"
+
 local grid = {}
+
+local MOST_POINTS = 0x7fffffff -- steps are counted in s32
 
 --- An object of the class "tcmma.NAME".
 function grid.is_a(value, name)
@@ -35,6 +39,20 @@ function grid.show(list)
   local text = {}
   for i, x in ipairs(list) do text[i] = tostring(x) end
   return "(" .. table.concat(text, ", ") .. (#list == 1 and ",)" or ")")
+end
+
+--- Refuses extents, of that argument of a function, whose known part alone has more points than can be counted.
+function grid.check_size(extents, number, name)
+  local size = 1
+  for _, extent in ipairs(extents) do
+    if math.type(extent) then
+      if extent > MOST_POINTS // size then
+        arguments.fail("bad argument #%d to '%s' (a grid %s has more than 2^31 - 1 points)", number, name,
+          grid.show(extents))
+      end
+      size = size * extent
+    end
+  end
 end
 
 function grid.size(extents)

@@ -149,6 +149,7 @@ local function plan_of(body, opts, name, known, standard_steps)
       fail("PIPELINE_GRID", grids.show(opts.grid))
     end
   end
+  grids.check_size(opts.grid, 2, name)
   for _, spec in ipairs(opts.out_specs or {}) do
     if spec.collective_axes then fail "PIPELINE_OUT_COLLECTIVE" end
     if spec.delay_release > 0 then fail "PIPELINE_OUT_DELAY" end

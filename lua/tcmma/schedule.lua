@@ -63,6 +63,7 @@ end
 
 function schedule.nd_loop(grid, body, opts)
   arguments.check(is_extents(grid), 1, "nd_loop", "grid: a list of integers >= 1 or recorded scalars", grid)
+  grids.check_size(grid, 1, "nd_loop")
   arguments.check(type(body) == "function", 2, "nd_loop", "body: function", body)
   opts = arguments.check_options(opts, 3, "nd_loop", loop_options)
   if not opts.collective_axes then
