@@ -20,7 +20,7 @@ address)
 	;;
 thread)
 	preload=$(${CC:-gcc} -print-file-name=libtsan.so)
-	export TSAN_OPTIONS=halt_on_error=1
+	export TSAN_OPTIONS=halt_on_error=1:suppressions=tools/tsan.supp
 	;;
 esac
 if [ -n "${REQUIRE_ASSEMBLER:-}" ] && [ "${1:-}" != --one ]; then

@@ -113,6 +113,8 @@ void emu_watch_one(struct emu_warp *warp, int lane, enum emu_space space, uint64
 
 	if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER)
 		address = (uint32_t)address;
+	if (kind != EMU_READ && warp->grid->between)
+		emu_watch_before_write(warp, space, &address, 1, size);
 	one(&access, space, address, size, EMU_WEAK, kind);
 }
 
