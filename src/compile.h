@@ -27,8 +27,8 @@
  * row-major rows, or with a tiling of 16 bytes panels of them.  A vector has one row.
  */
 struct smem_layout {
-	int bits;      /* of an element as stored */
-	int swizzle;   /* W: 0, 32, 64, 128 */
+	int bits;    /* of an element as stored */
+	int swizzle; /* W: 0, 32, 64, 128 */
 	/* The XOR on addresses: of these bits from bit 7 on, with those from bit xor_shift on. */
 	int xor_mask, xor_shift;
 	bool panelled; /* swizzled, or cut into panels of 16 bytes, the core matrices of no swizzle
@@ -298,9 +298,9 @@ struct low {
 	struct role_plan *role; /* NULL in the kernel's own prologue and epilogue */
 	const struct op *op;    /* being lowered */
 	/* registers of the role, valid in all its code */
-	struct mreg leader;         /* predicate: this lane issues for the role, or clone */
-	struct mreg first_leader;   /* the same of clone 0 alone */
-	struct mreg pair_leader;    /* the same in the first CTA of a pair; made on demand */
+	struct mreg leader;       /* predicate: this lane issues for the role, or clone */
+	struct mreg first_leader; /* the same of clone 0 alone */
+	struct mreg pair_leader;  /* the same in the first CTA of a pair; made on demand */
 	/* profile = true: whether this thread writes, its part of the buffer, events so far */
 	struct mreg profile_writes, profile_part, profile_event;
 	struct mreg elected;        /* predicate: one lane of each warp */
@@ -369,9 +369,8 @@ struct mreg mi_f32(struct low *l);
 /* A register with a name made unique; shown as %name. */
 struct mreg mi_named(struct low *l, enum mreg_type type, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* {%r1, ...} of n registers, or operands. */
+/* {%r1, ...} of n registers. */
 struct mopnd mo_list(struct low *l, const struct mreg *regs, int n);
-struct mopnd mo_operands(struct low *l, const struct mopnd *operands, int n);
 #define V(regs, n) mo_list(l, regs, n)
 /* [%rd1, {coordinates}] of a TMA instruction. */
 struct mopnd mo_map(struct low *l, struct mreg map, const struct mopnd *coordinates, int n);
@@ -497,7 +496,6 @@ void tc_low_profile_start(struct low *l);
 void tc_low_profile_op(struct low *l, const struct op *op, bool after);
 void tc_low_profile_end(struct low *l);
 struct mreg tc_low_dim_param(struct low *l, int number); /* u32 */
-struct mreg tc_low_pointer(struct low *l, const struct alloc *gmem);
 struct mreg tc_low_tensormap(struct low *l, const struct param *p);
 /* Byte offset in GMEM of the first element of a view, 64 bits (b64 register or
  * immediate); the stride in elements of an axis (32 or 64 bits). */
@@ -629,7 +627,6 @@ bool tc_low_stmatrix(struct low *l, const struct ref *r, const struct frag_value
 /* classes.c */
 void tc_wgmma_classes(struct compilation *c);
 /* lower_bulk.c */
-bool tc_low_writes_seen(struct low *l);
 /* The barrier of an earlier commit_smem stands for the one of this wait. */
 bool tc_low_wait_answered(struct low *l, const struct op *wait);
 /* lower_registers.c: of a thread as launched; of those in a warpgroup, 0: not set. */

@@ -40,8 +40,9 @@ static const char *unique_name(struct low *l, const char *base)
 
 static bool same_map(const struct param *a, const struct param *b)
 {
-	if (a->arg != b->arg || a->rank != b->rank || a->swizzle != b->swizzle || a->atom_32 != b->atom_32 ||
-	    a->per_element != b->per_element || a->tma_type != b->tma_type)
+	if (a->arg != b->arg || a->rank != b->rank || a->swizzle != b->swizzle ||
+	    a->atom_32 != b->atom_32 || a->per_element != b->per_element ||
+	    a->tma_type != b->tma_type)
 		return false;
 	for (int i = 0; i < a->rank; i++)
 		if (a->axis[i] != b->axis[i] || a->collapsed[i] != b->collapsed[i] ||
@@ -109,7 +110,7 @@ struct mreg tc_low_dim_param(struct low *l, int number)
 	return param(l, &p, tc_arena_printf(l->arena, "dim_%s", name));
 }
 
-struct mreg tc_low_pointer(struct low *l, const struct alloc *gmem)
+static struct mreg pointer(struct low *l, const struct alloc *gmem)
 {
 	struct param p = {.kind = PARAM_POINTER, .arg = gmem->id};
 
@@ -160,7 +161,7 @@ struct mreg tc_low_gmem_address(struct low *l, const struct ref *r)
 		offset = tc_low_add64(l, offset,
 				      tc_low_wide(l, tc_low_value(l, r->start[i]), stride));
 	}
-	return tc_low_add64(l, mo_reg(tc_low_pointer(l, a)), offset).reg;
+	return tc_low_add64(l, mo_reg(pointer(l, a)), offset).reg;
 }
 
 /* ---- SMEM ------------------------------------------------------------------------------------ */

@@ -67,7 +67,7 @@ static void look_at_scope(struct seen *n, const struct scope *s)
 	}
 }
 
-bool tc_low_writes_seen(struct low *l)
+static bool writes_seen(struct low *l)
 {
 	const struct kern *k = l->c->kern;
 	struct seen n = {.told = false};
@@ -87,7 +87,7 @@ static bool reads_only(struct low *l, const struct op *wait)
 {
 	const struct wait_smem_op *w = &wait->u.wait_smem;
 
-	return w->read_only || (!w->written && !tc_low_writes_seen(l));
+	return w->read_only || (!w->written && !writes_seen(l));
 }
 
 /* Between a barrier and the next one, no thread can tell where in between another has done this. */
@@ -108,7 +108,7 @@ static bool touches_no_shared_state(struct low *l, const struct op *op)
 		return true;
 	case OP_LOAD:
 		/* Stores of the role to the same SMEM are put in order by tc_frag_order. */
-		return op->u.load.ref->alloc->space == SP_SMEM || !tc_low_writes_seen(l);
+		return op->u.load.ref->alloc->space == SP_SMEM || !writes_seen(l);
 	default:
 		return false;
 	}

@@ -15,7 +15,7 @@ enum {
 
 /* ---- registers of tensor memory ------------------------------------------------------ */
 
-static struct mreg *registers_of(struct low *l, const struct ref *r)
+static struct mreg *registers_of_tile(struct low *l, const struct ref *r)
 {
 	struct virtual_tmem *v = tc_class_tmem(l->role->class, r->alloc);
 	int64_t slot = 0;
@@ -34,13 +34,14 @@ static struct mreg *registers_of(struct low *l, const struct ref *r)
 	return v->reg[slot];
 }
 
-struct mreg *tc_wgmma_registers(struct low *l, const struct ref *r)
+/* Registers of a view of tensor memory, in the order of the instruction. */
+static struct mreg *registers_of(struct low *l, const struct ref *r)
 {
 	const struct alloc *a = r->alloc;
 	int64_t column = 0;
 
 	tc_val_is_const(r->start[a->rank - 1], &column);
-	return registers_of(l, r) + column * tc_dtypes[a->dtype].bits / 64;
+	return registers_of_tile(l, r) + column * tc_dtypes[a->dtype].bits / 64;
 }
 
 void tc_low_wgmma_distribution(struct low *l, const struct ref *r, const struct role *role,
@@ -238,7 +239,7 @@ void tc_lower_wgmma_load(struct low *l, const struct op *op)
 	const struct load_op *o = &op->u.load;
 	const struct distribution *d = tc_frag_distribution(l, o->result->id);
 	struct frag_value *v = tc_value_new(l, d, o->result->dtype, (bool[2]){true, true});
-	struct mreg *reg = tc_wgmma_registers(l, o->ref);
+	struct mreg *reg = registers_of(l, o->ref);
 
 	tc_low_all(l);
 	flush(l);
@@ -260,7 +261,7 @@ void tc_lower_wgmma_store(struct low *l, const struct op *op)
 {
 	const struct store_op *o = &op->u.store;
 	struct distribution *d = tc_arena_alloc(l->arena, sizeof *d);
-	struct mreg *reg = tc_wgmma_registers(l, o->ref);
+	struct mreg *reg = registers_of(l, o->ref);
 	struct frag_value *v;
 
 	tc_low_all(l);
@@ -280,7 +281,7 @@ void tc_lower_wgmma_copy(struct low *l, const struct op *op)
 
 	tc_low_all(l);
 	flush(l);
-	if (!tc_wgmma_ldmatrix(l, o->src, tc_wgmma_registers(l, o->dst),
+	if (!tc_wgmma_ldmatrix(l, o->src, registers_of(l, o->dst),
 			       (int)(columns * tc_dtypes[a->dtype].bits / 64)))
 		tc_class_refuse(l->c, op, 'd',
 				"the view of SMEM does not consist of rows of pairs of 16 bytes "
@@ -321,7 +322,7 @@ static struct mreg metadata_offset(struct low *l)
 void tc_lower_wgmma_copy_metadata(struct low *l, const struct op *op)
 {
 	const struct tmem_copy_op *o = &op->u.tmem_copy;
-	struct mreg *reg = tc_wgmma_registers(l, o->dst);
+	struct mreg *reg = registers_of(l, o->dst);
 	int words = (int)(o->dst->extent[o->dst->alloc->rank - 1].size / METADATA_ENTRIES);
 	struct mreg *word = tc_arena_alloc(l->arena, sizeof *word * (size_t)words);
 	struct smem_view src;
@@ -369,7 +370,7 @@ static int step_of(const struct mma_op *o)
  */
 static int add_metadata(struct low *l, const struct mma_op *o, int64_t step, struct mopnd *operand)
 {
-	struct mreg *reg = tc_wgmma_registers(l, o->a_sparse_metadata);
+	struct mreg *reg = registers_of(l, o->a_sparse_metadata);
 	bool narrow = tc_dtypes[o->a->alloc->dtype].bits == 8;
 
 	mi_require(l, 82);
@@ -432,7 +433,7 @@ static void multiply_all(struct low *l, const struct mma_op *o, struct mreg *reg
 {
 	int64_t n = o->acc->shape[1].size, wide = columns_at_once(l, o);
 	int64_t k = o->depth ? o->depth : o->b->shape[0].size;
-	struct mreg *d = tc_wgmma_registers(l, o->acc);
+	struct mreg *d = registers_of(l, o->acc);
 	const bool k_major[2] = {a->k_major, b->k_major};
 	int bits = tc_dtypes[o->acc->alloc->dtype].bits, step = step_of(o);
 	int stored = o->a_sparse_metadata ? 2 : 1; /* elements of K for one of A */
@@ -461,7 +462,7 @@ void tc_lower_wgmma(struct low *l, const struct op *op)
 		mi_require(l, 84);
 	enable = tc_low_accumulate(l, o);
 	if (o->a->alloc->space == SP_TMEM)
-		registers = tc_wgmma_registers(l, o->a);
+		registers = registers_of(l, o->a);
 	else
 		tc_low_smem_operand(l, &a, o->a, 1, l->clone);
 	tc_low_smem_operand(l, &b, o->b, 0, (struct mreg){0});

@@ -130,7 +130,8 @@ const struct target *tc_likely_target(lua_State *L)
 	return d ? d->target : NULL;
 }
 
-struct device *tc_check_device(lua_State *L, int arg)
+/* The object of an open device; raises when `arg` is none, or is closed. */
+static struct device *check_device(lua_State *L, int arg)
 {
 	struct lua_device *object = tc_check_object(L, arg, TC_DEVICE);
 
@@ -145,7 +146,7 @@ struct device *tc_to_device(lua_State *L, int arg)
 	struct device *d;
 
 	if (lua_type(L, arg) != LUA_TSTRING)
-		return tc_check_device(L, arg);
+		return check_device(L, arg);
 	d = tc_open_named(L, lua_tostring(L, arg), &e);
 	if (!d)
 		tc_raise_device(L, &e);
@@ -225,14 +226,14 @@ static int use(lua_State *L)
 
 static int device_use(lua_State *L)
 {
-	set_current(L, tc_check_device(L, 1));
+	set_current(L, check_device(L, 1));
 	lua_settop(L, 1);
 	return 1;
 }
 
 static int device_synchronize(lua_State *L)
 {
-	struct device *d = tc_check_device(L, 1);
+	struct device *d = check_device(L, 1);
 	struct err e = {0};
 
 	if (!d->ops->synchronize(d, &e))
@@ -265,7 +266,7 @@ static void push_properties(lua_State *L, struct device *d)
 
 static int device_index(lua_State *L)
 {
-	struct device *d = tc_check_device(L, 1);
+	struct device *d = check_device(L, 1);
 	const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
 
 	if (!strcmp(key, "name"))
@@ -332,7 +333,7 @@ static struct lua_handle *new_handle(lua_State *L, struct device *d, const char 
 
 static int device_stream(lua_State *L)
 {
-	struct device *d = tc_check_device(L, 1);
+	struct device *d = check_device(L, 1);
 
 	new_handle(L, d, TC_STREAM, d->ops->stream_new);
 	return 1;
@@ -340,7 +341,7 @@ static int device_stream(lua_State *L)
 
 static int device_event(lua_State *L)
 {
-	struct device *d = tc_check_device(L, 1);
+	struct device *d = check_device(L, 1);
 
 	new_handle(L, d, TC_EVENT, d->ops->event_new);
 	return 1;

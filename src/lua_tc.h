@@ -130,8 +130,6 @@ struct device;
 struct device *tc_current_device(lua_State *L);
 /* The target of the current device, which stays open to choice; NULL where there is none. */
 const struct target *tc_likely_target(lua_State *L);
-/* The object of an open device; raises when `arg` is none, or is closed. */
-struct device *tc_check_device(lua_State *L, int arg);
 /* A device object or its name: the device; raises when this machine lacks it. */
 struct device *tc_to_device(lua_State *L, int arg);
 void tc_push_device(lua_State *L, struct device *d);

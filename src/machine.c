@@ -67,7 +67,7 @@ struct mopnd mo_elect(struct mreg p)
 	return (struct mopnd){.kind = MO_ELECT, .reg = p};
 }
 
-struct mopnd mo_operands(struct low *l, const struct mopnd *operands, int n)
+static struct mopnd operand_list(struct low *l, const struct mopnd *operands, int n)
 {
 	struct mopnd *list = tc_arena_alloc(l->arena, sizeof(*list) * (size_t)(n ? n : 1));
 
@@ -87,7 +87,7 @@ struct mopnd mo_list(struct low *l, const struct mreg *regs, int n)
 
 struct mopnd mo_map(struct low *l, struct mreg map, const struct mopnd *coordinates, int n)
 {
-	struct mopnd o = mo_operands(l, coordinates, n);
+	struct mopnd o = operand_list(l, coordinates, n);
 
 	o.kind = MO_MAP;
 	o.reg = map;

@@ -13,8 +13,7 @@
 
 /* ---- what is known of other clusters (known.c) --------------------------------------- */
 
-/* One reference more, one less; NULL is nothing. */
-struct emu_known *emu_known_share(struct emu_known *known);
+/* One reference less; NULL is nothing. */
 void emu_known_drop(struct emu_known *known);
 void emu_known_join(struct emu_known **to, struct emu_known *from);
 void emu_known_add(struct emu_known **known, uint64_t cluster, const struct emu_clock *generic,

@@ -79,7 +79,6 @@ struct emu_kernel_info {
 
 int emu_module_kernel_count(const struct emu_module *module);
 const struct emu_kernel_info *emu_module_kernel(const struct emu_module *module, int index);
-const struct emu_kernel_info *emu_module_find(const struct emu_module *module, const char *name);
 
 /* ---- tensor maps ---------------------------------------------------------- */
 

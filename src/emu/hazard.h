@@ -144,8 +144,6 @@ void emu_order_acquire(struct emu_order *order, const struct emu_clocks *from);
 void emu_clock_join(struct emu_clock *to, const struct emu_clock *from);
 void emu_clocks_join(struct emu_clocks *to, const struct emu_clocks *from);
 void emu_clocks_free(struct emu_clocks *clocks);
-/* The running phase is complete. */
-void emu_sync_flip(struct emu_sync *sync);
 
 /* mbarriers: made, about to be used (a report where its init is not ordered), arrived on. */
 void emu_order_barrier_made(struct emu_order *order, const struct emu_mbarrier *barrier);

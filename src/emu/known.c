@@ -37,7 +37,7 @@ void emu_known_drop(struct emu_known *known)
 	free(known);
 }
 
-struct emu_known *emu_known_share(struct emu_known *known)
+static struct emu_known *share(struct emu_known *known)
 {
 	if (known)
 		known->references++;
@@ -125,7 +125,7 @@ void emu_known_join(struct emu_known **to, struct emu_known *from)
 	if (!from || *to == from)
 		return;
 	if (!*to) {
-		*to = emu_known_share(from);
+		*to = share(from);
 		return;
 	}
 	for (uint32_t i = 0; i < from->count; i++)

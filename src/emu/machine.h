@@ -685,9 +685,6 @@ static inline const struct emu_operand *emu_item(const struct emu_operand *opera
 									    : operand;
 }
 
-/* Address of a variable for the running warp, in the variable's own space. */
-uint64_t emu_variable_address(const struct emu_warp *warp, const struct emu_variable *variable);
-
 static inline int emu_lowest(uint32_t mask)
 {
 	return __builtin_ctz(mask);

@@ -79,7 +79,8 @@ static struct emu_adder_term product(struct emu_adder_term a, struct emu_adder_t
 				       a.scale + b.scale};
 }
 
-int64_t emu_adder_shift(int64_t significand, int shift)
+/* significand * 2^shift, cut off towards zero. */
+static int64_t shifted(int64_t significand, int shift)
 {
 	int64_t magnitude = significand < 0 ? -significand : significand;
 
@@ -148,9 +149,8 @@ static float finish(const struct emu_adder *adder, const struct sum *sum)
 			exponent = sum->terms[i].exponent;
 	for (int i = 0; i < sum->count; i++) {
 		const struct emu_adder_term *term = &sum->terms[i];
-		total += emu_adder_shift(term->significand, term->exponent - exponent +
-								    adder->fraction_bits -
-								    term->scale);
+		total += shifted(term->significand,
+				 term->exponent - exponent + adder->fraction_bits - term->scale);
 	}
 	return emu_adder_round(adder, total, exponent);
 }

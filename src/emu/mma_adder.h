@@ -25,8 +25,6 @@ struct emu_adder_term {
 
 /* Takes a finite f32 that the format can hold apart. */
 struct emu_adder_term emu_adder_take_apart(float value, struct emu_adder_format format);
-/* significand * 2^shift, cut off towards zero. */
-int64_t emu_adder_shift(int64_t significand, int shift);
 /* total * 2^(exponent - F) in the adder's result format. */
 float emu_adder_round_slowly(const struct emu_adder *adder, int64_t total, int exponent);
 

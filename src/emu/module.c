@@ -337,11 +337,3 @@ const struct emu_kernel_info *emu_module_kernel(const struct emu_module *module,
 {
 	return index >= 0 && index < module->kernel_count ? &module->kernels[index]->info : NULL;
 }
-
-const struct emu_kernel_info *emu_module_find(const struct emu_module *module, const char *name)
-{
-	for (int i = 0; i < module->kernel_count; i++)
-		if (!strcmp(module->kernels[i]->name, name))
-			return &module->kernels[i]->info;
-	return NULL;
-}

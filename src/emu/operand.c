@@ -1,7 +1,8 @@
 /* Operands of a running instruction, one lane at a time. */
 #include "special.h"
 
-uint64_t emu_variable_address(const struct emu_warp *warp, const struct emu_variable *variable)
+/* Address of a variable for the running warp, in the variable's own space. */
+static uint64_t variable_address(const struct emu_warp *warp, const struct emu_variable *variable)
 {
 	switch ((enum emu_space)variable->space) {
 	case EMU_SHARED:
@@ -37,7 +38,7 @@ uint64_t emu_value(const struct emu_warp *warp, const struct emu_operand *operan
 			return emu_special_read(warp, (int)operand->value);
 		return row_value(warp, emu_special_ref((int)operand->value), operand->bits, lane);
 	case EMU_O_SYMBOL:
-		return emu_variable_address(warp, operand->variable) + (uint64_t)operand->value;
+		return variable_address(warp, operand->variable) + (uint64_t)operand->value;
 	case EMU_O_FUNCTION:
 		return EMU_WINDOW_FUNCTION + 16 * ((uint64_t)operand->function->index + 1);
 	case EMU_O_PREDICATE:

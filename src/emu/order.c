@@ -72,7 +72,8 @@ void emu_clocks_free(struct emu_clocks *clocks)
 	emu_known_drop(clocks->known);
 }
 
-void emu_sync_flip(struct emu_sync *sync)
+/* The running phase is complete. */
+static void flip(struct emu_sync *sync)
 {
 	struct emu_clocks old = sync->done;
 
@@ -548,7 +549,7 @@ void emu_order_barrier_phase(const struct emu_mbarrier *barrier, uint64_t phase)
 
 	if (!b)
 		return;
-	emu_sync_flip(&b->sync);
+	flip(&b->sync);
 	raise_all(&b->sync.done, b->actor, (uint32_t)phase);
 }
 
@@ -614,7 +615,7 @@ void emu_order_named_arrive(struct emu_order *order, int barrier)
 
 void emu_order_named_complete(struct emu_cta *cta, int barrier)
 {
-	emu_sync_flip(named(cta, barrier));
+	flip(named(cta, barrier));
 }
 
 void emu_order_named_wait(struct emu_order *order, int barrier)
@@ -632,7 +633,7 @@ void emu_order_cluster_arrive(struct emu_order *order)
 
 void emu_order_cluster_complete(struct emu_cluster *cluster)
 {
-	emu_sync_flip(&cluster->hazards->barrier);
+	flip(&cluster->hazards->barrier);
 }
 
 void emu_order_cluster_wait(struct emu_order *order)
