@@ -52,33 +52,34 @@ void emu_sparse_kept(int span, const uint8_t *nibbles, int k, bool *kept)
 		kept[i * EMU_GEMM_ROWS] = row[i] != 0;
 }
 
-bool emu_sparse_set_apart(float *b, float *apart, int count)
+bool emu_sparse_set_apart(float *operand, float *apart, int count)
 {
 	bool any = false;
 
 	for (int i = 0; i < count; i++) {
-		bool finite = isfinite(b[i]);
+		bool finite = isfinite(operand[i]);
 
-		apart[i] = finite ? 0 : b[i];
-		b[i] = finite ? b[i] : 0;
+		apart[i] = finite ? 0 : operand[i];
+		operand[i] = finite ? operand[i] : 0;
 		any |= !finite;
 	}
 	return any;
 }
 
-void emu_sparse_join(int n, int k, const bool *kept, const float *a, int a_stride,
-		     const float *apart, float *tile)
+void emu_sparse_join(int n, int k, const bool *kept, const float *a, const float *a_apart,
+		     int a_stride, const float *b, const float *b_apart, float *tile)
 {
 	for (int j = 0; j < n; j++) {
 		for (int i = 0; i < k; i++) {
-			if (apart[j * k + i] == 0)
-				continue;
+			int at = j * k + i;
+
 			for (int r = 0; r < EMU_GEMM_ROWS; r++) {
 				float *d = &tile[j * EMU_GEMM_ROWS + r];
+				float x = a_apart[i * a_stride + r];
 
-				if (!kept[i * EMU_GEMM_ROWS + r])
+				if (!kept[i * EMU_GEMM_ROWS + r] || (x == 0 && b_apart[at] == 0))
 					continue;
-				*d += a[i * a_stride + r] * apart[j * k + i];
+				*d += (a[i * a_stride + r] + x) * (b[at] + b_apart[at]);
 				if (isnan(*d))
 					*d = emu_f32_of_bits(0x7fffffff);
 			}

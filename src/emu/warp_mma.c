@@ -191,16 +191,19 @@ static bool spread(struct emu_warp *warp, const struct emu_ins *ins,
 	return true;
 }
 
-static void multiply(struct emu_warp *warp, const struct warp_mma_form *form, const float *a,
-		     float *b, const bool *kept, float *tile)
+static void multiply(struct emu_warp *warp, const struct warp_mma_form *form, float *a, float *b,
+		     const bool *kept, float *tile)
 {
 	int k = form->product.k;
-	float apart[columns * max_k];
-	bool some = form->sparse && !emu_element_integer(form->product.b) &&
-		    emu_sparse_set_apart(b, apart, columns * k);
+	float a_apart[max_k * EMU_GEMM_ROWS], b_apart[columns * max_k];
+	bool some = false;
 
+	if (form->sparse && !emu_element_integer(form->product.b)) {
+		some = emu_sparse_set_apart(a, a_apart, k * EMU_GEMM_ROWS);
+		some |= emu_sparse_set_apart(b, b_apart, columns * k);
+	}
 	if (some)
-		emu_sparse_join(columns, k, kept, a, EMU_GEMM_ROWS, apart, tile);
+		emu_sparse_join(columns, k, kept, a, a_apart, EMU_GEMM_ROWS, b, b_apart, tile);
 	emu_warp_multiply(warp, &form->product, columns, a, b, tile);
 }
 

@@ -49,16 +49,16 @@ bool emu_sparse_row(int span, const uint8_t *nibbles, int k, const float *stored
 /* kept[at * 16]: whether the row keeps element `at` of its k. */
 void emu_sparse_kept(int span, const uint8_t *nibbles, int k, bool *kept);
 /*
- * A row does not see the elements of B that it drops, were they infinite: the infinities and NaN of
- * `count` elements of B move to `apart`, zeros stay.  Whether there are any.
+ * A row does not see the elements of B that it drops, were they infinite: infinities and NaN of
+ * `count` elements of an operand move to `apart`, zeros stay.  Whether there are any.
  */
-bool emu_sparse_set_apart(float *b, float *apart, int count);
+bool emu_sparse_set_apart(float *operand, float *apart, int count);
 /*
  * Adds the products with what was set apart to C, ahead of the others: a[i * a_stride + r],
- * kept[i * 16 + r], apart and tile as above.
+ * kept[i * 16 + r], b and tile as above.
  */
-void emu_sparse_join(int n, int k, const bool *kept, const float *a, int a_stride,
-		     const float *apart, float *tile);
+void emu_sparse_join(int n, int k, const bool *kept, const float *a, const float *a_apart,
+		     int a_stride, const float *b, const float *b_apart, float *tile);
 /* How many threads of each four hold the metadata of 16 rows. */
 int emu_sparse_threads(int span, int k);
 /* The nibble of group `group` of one of the 16 rows, from the words of a warp's lanes. */

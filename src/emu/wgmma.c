@@ -6,7 +6,7 @@
  * read at issue, those of D when the operation runs.
  */
 #include "timeline.h"
-#include "warp_mma.h"
+#include "wgmma.h"
 
 #include "number.h"
 
@@ -17,16 +17,6 @@ enum {
 	group_warps = 4,
 	group_rows = 64,
 	remembered_groups = 64
-};
-
-struct wgmma_form {
-	int n, k;
-	enum emu_element a, b;
-	enum emu_accumulator accumulator;
-	bool a_in_registers, saturate, negate_a, negate_b, transpose_a, transpose_b;
-	bool sparse; /* A stores half of K */
-	int selector;
-	int scale; /* the operand scale-d */
 };
 
 /* One warp's part of one instruction. */
@@ -289,8 +279,10 @@ static void run(struct wgmma_op *op, struct emu_mma_scratch *scratch)
 	if (!gather(op, false, first->b_descriptor, form->n, scratch->raw))
 		return;
 	convert(form, false, scratch->raw, form->n * form->k, scratch->b);
-	if (form->sparse && form->accumulator != EMU_ACCUMULATE_S32)
-		apart = emu_sparse_set_apart(scratch->b, scratch->b_scaled, form->n * form->k);
+	if (form->sparse && form->accumulator != EMU_ACCUMULATE_S32) {
+		apart = emu_sparse_set_apart(scratch->a, scratch->rows, form->k * EMU_MMA_ROWS);
+		apart |= emu_sparse_set_apart(scratch->b, scratch->b_scaled, form->n * form->k);
+	}
 	for (int w = 0; w < group_warps; w++) {
 		const struct entry *entry = op->entries[w];
 
@@ -300,7 +292,8 @@ static void run(struct wgmma_op *op, struct emu_mma_scratch *scratch)
 			memset(scratch->tile, 0, sizeof scratch->tile);
 		if (apart)
 			emu_sparse_join(form->n, form->k, kept[w], scratch->a + 16 * w,
-					EMU_MMA_ROWS, scratch->b_scaled, scratch->tile);
+					scratch->rows + 16 * w, EMU_MMA_ROWS, scratch->b,
+					scratch->b_scaled, scratch->tile);
 		multiply(op, form, scratch->a + 16 * w, scratch, scratch->tile,
 			 entry->accumulate || apart);
 		store_d(entry, form, scratch->tile);
@@ -451,7 +444,7 @@ static enum emu_step issue_ready(struct emu_warp *warp)
 	return EMU_NEXT;
 }
 
-static enum emu_step execute_mma(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+enum emu_step emu_wgmma_mma(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	struct emu_wgmma_queue *queue = queue_of(warp);
 	struct entry *entry;
@@ -479,7 +472,7 @@ static enum emu_step execute_mma(struct emu_warp *warp, const struct emu_ins *in
 /* ---- groups ------------------------------------------------------------------------------------
  */
 
-static enum emu_step execute_commit(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+enum emu_step emu_wgmma_commit(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	struct emu_wgmma_queue *queue = queue_of(warp);
 
@@ -501,7 +494,7 @@ static void describe_wait(const struct emu_waitable *waitable, const struct emu_
 		 queue->first ? "; other warps of the warpgroup have not issued the same" : "");
 }
 
-static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+enum emu_step emu_wgmma_wait(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	struct emu_wgmma_queue *queue = queue_of(warp);
 	uint64_t allowed = (uint64_t)ins->operands[0].value, end;
@@ -521,162 +514,10 @@ static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *i
 	return emu_block_on(warp, &queue->done);
 }
 
-static enum emu_step execute_fence(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+enum emu_step emu_wgmma_fence(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	(void)ins, (void)mask;
 	if (warp->order)
 		emu_pending_wgmma_fence(warp->order);
 	return EMU_NEXT;
 }
-
-/* ---- decode
- * --------------------------------------------------------------------------------------- */
-
-static bool take_aligned(struct emu_decode *decode)
-{
-	if (!emu_take(decode, "sync") || !emu_take(decode, "aligned"))
-		return emu_reject(decode, ".sync.aligned is missing");
-	decode->ins->flags |= EMU_I_ALIGNED;
-	return true;
-}
-
-/* Types that go together, and D's. */
-static bool check_types(struct emu_decode *decode, struct wgmma_form *form, enum emu_type d)
-{
-	bool half = form->a == EMU_ELEMENT_F16 || form->a == EMU_ELEMENT_E4M3 ||
-		    form->a == EMU_ELEMENT_E5M2;
-
-	if (!emu_elements_agree(form->a, form->b) || emu_element_bits(form->a) == 4)
-		return emu_reject(decode, "the types .%s and .%s do not go together",
-				  emu_element_name(form->a), emu_element_name(form->b));
-	if (emu_element_integer(form->a) ? d != EMU_T_S32
-					 : d != EMU_T_F32 && (d != EMU_T_F16 || !half))
-		return emu_reject(decode, "D cannot be .%s for .%s operands", emu_types[d].text,
-				  emu_element_name(form->a));
-	form->accumulator = d == EMU_T_S32   ? EMU_ACCUMULATE_S32
-			    : d == EMU_T_F32 ? EMU_ACCUMULATE_F32
-					     : EMU_ACCUMULATE_F16;
-	return true;
-}
-
-static bool take_form(struct emu_decode *decode, struct wgmma_form *form)
-{
-	const char *shape = emu_take_prefix(decode, "m64n");
-	enum emu_type d, a, b;
-	int k;
-
-	if (!shape || sscanf(shape, "%dk%d", &form->n, &form->k) != 2)
-		return emu_reject(decode, "the shape is missing: .m64nNkK");
-	form->sparse = emu_take(decode, "sp");
-	form->saturate = emu_take(decode, "satfinite");
-	d = emu_take_type(decode);
-	a = emu_take_type(decode);
-	b = emu_take_type(decode);
-	if (!emu_element_of(a, &form->a) || !emu_element_of(b, &form->b))
-		return emu_reject(decode, "the operand types .%s and .%s are not supported",
-				  emu_types[a].text, emu_types[b].text);
-	if (!check_types(decode, form, d))
-		return false;
-	k = form->sparse ? 512 / emu_element_bits(form->a) : 256 / emu_element_bits(form->a);
-	if (form->a == EMU_ELEMENT_B1 && (form->sparse || form->saturate ||
-					  !emu_take(decode, "and") || !emu_take(decode, "popc")))
-		return emu_reject(decode, "single bits are .and.popc, dense and not .satfinite");
-	if (form->k != k)
-		return emu_reject(decode, "K must be %d for .%s", k, emu_element_name(form->a));
-	if (form->n < 8 || form->n > 256 || form->n % 8 ||
-	    (emu_element_integer(form->a) && form->n > 24 && form->n % 16))
-		return emu_reject(decode, "N = %d; %s", form->n,
-				  emu_element_integer(form->a)
-					  ? "8, 16, 24, 32, 48 ... 256 are possible"
-					  : "8..256 in steps of 8 are possible");
-	return true;
-}
-
-/* Metadata, and which threads of a quad hold it. */
-static bool want_metadata(struct emu_decode *decode, struct wgmma_form *form)
-{
-	int threads = emu_sparse_threads(emu_sparse_span(form->a), form->k);
-
-	form->scale = form->sparse ? 5 : 3;
-	if (!form->sparse)
-		return true;
-	if (!emu_want_register(decode, 3, 32) || !emu_want_immediate(decode, 4, 0, 4 / threads - 1))
-		return false;
-	form->selector = (int)decode->ins->operands[4].value;
-	return true;
-}
-
-/* scale-d, then the immediates that the types have. */
-static bool take_tail(struct emu_decode *decode, struct wgmma_form *form)
-{
-	struct emu_ins *ins = decode->ins;
-	bool halves = emu_element_bits(form->a) == 16;
-	int scales = emu_element_integer(form->a) ? 0 : 2, at = form->scale;
-	int majors = !halves ? 0 : form->a_in_registers ? 1 : 2, want = at + 1 + scales + majors;
-
-	if (!emu_want_operands(decode, want, want))
-		return false;
-	if (ins->operands[at].kind == EMU_O_IMMEDIATE ? !emu_want_immediate(decode, at, 0, 1)
-						      : !emu_want_predicate(decode, at))
-		return false;
-	at++;
-	for (int i = at; i < at + scales; i++) {
-		if (!emu_want_immediate(decode, i, -1, 1))
-			return false;
-		if (ins->operands[i].value == 0)
-			return emu_reject(decode, "imm-scale must be 1 or -1");
-	}
-	for (int i = at + scales; i < want; i++)
-		if (!emu_want_immediate(decode, i, 0, 1))
-			return false;
-	form->negate_a = scales && ins->operands[at].value < 0;
-	form->negate_b = scales && ins->operands[at + 1].value < 0;
-	form->transpose_a = majors == 2 && ins->operands[at + 2].value;
-	form->transpose_b = majors && ins->operands[want - 1].value;
-	return true;
-}
-
-static bool decode_mma(struct emu_decode *decode)
-{
-	struct emu_ins *ins = decode->ins;
-	struct wgmma_form *form = emu_decode_extra(decode, sizeof *form);
-	int d;
-
-	if (!form || !take_aligned(decode) || !take_form(decode, form))
-		return false;
-	ins->extra = form;
-	ins->flags |= EMU_I_PENDING_WGMMA;
-	form->a_in_registers = ins->operand_count > 1 && ins->operands[1].kind == EMU_O_VECTOR;
-	d = form->accumulator == EMU_ACCUMULATE_F16 ? form->n / 4 : form->n / 2;
-	if (!want_metadata(decode, form) || !take_tail(decode, form) ||
-	    !emu_want_vector(decode, 0, d, 32) ||
-	    !(form->a_in_registers ? emu_want_vector(decode, 1, 4, 32)
-				   : emu_want_value(decode, 1, 64)) ||
-	    !emu_want_value(decode, 2, 64))
-		return false;
-	emu_results(ins, 1);
-	ins->read |= 1; /* D is C as well */
-	return true;
-}
-
-static bool decode_plain(struct emu_decode *decode)
-{
-	return take_aligned(decode) && emu_want_operands(decode, 0, 0);
-}
-
-static bool decode_wait(struct emu_decode *decode)
-{
-	decode->ins->flags |= EMU_I_AWAIT_WGMMA;
-	emu_results(decode->ins, 0);
-	return take_aligned(decode) && emu_want_operands(decode, 1, 1) &&
-	       emu_want_immediate(decode, 0, 0, INT32_MAX);
-}
-
-static const struct emu_opcode rows[] = {
-	{"wgmma.fence", decode_plain, execute_fence, EMU_P_SM90A},
-	{"wgmma.mma_async", decode_mma, execute_mma, EMU_P_SM90A},
-	{"wgmma.commit_group", decode_plain, execute_commit, EMU_P_SM90A},
-	{"wgmma.wait_group", decode_wait, execute_wait, EMU_P_NO_RESULT | EMU_P_SM90A},
-};
-
-EMU_OPCODE_TABLE(wgmma, rows);
