@@ -150,6 +150,7 @@ build = {
             "src/emu/warp_mma_special.c",
             "src/emu/watch.c",
             "src/emu/wgmma.c",
+            "src/emu/wgmma_decode.c",
             "src/emu/wmma.c",
             "src/errors.c",
             "src/estimate.c",
