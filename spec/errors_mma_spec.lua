@@ -25,6 +25,15 @@ describe("tc.mma checks shapes:", function()
          return function() tc.mma(acc, a, b, { collective_axis = "x" }) end
       end, pair)
 
+   it("says that the axis of a collective accumulator is missing", function()
+      helper.recording(pair, function()
+         local acc = tc.tmem({ 128, 256 }, tc.f32, { collective = true })
+         local a, half = tc.smem({ 128, 64 }, tc.f16), tc.smem({ 64, 128 }, tc.f16)
+         local message = helper.message(function() tc.mma(acc, a, half) end)
+         assert.is_truthy(message:find("acc is that of two CTAs, but collective_axis is not set", 1, true), message)
+      end)
+   end)
+
    refuses("columns of acc and b",
       "Accumulator and RHS have incompatible shapes. Expected RHS to have shape (k, n) and accumulator to have shape "
          .. "(m, n). Accumulator: (128, 256). RHS: (64, 128).", function()

@@ -138,7 +138,14 @@ describe("format_sparse_metadata", function()
   end
 
   it("refuses what is no pair of positions", function()
-    assert.is_true(pcall(tc.format_sparse_metadata, tc.zeros({ 128, 32, 2 }, tc.u2), tc.f16))
+    local pairs_of = {}
+    for i = 1, 128 * 32 do pairs_of[2 * i - 1], pairs_of[2 * i] = 1, 3 end
+    local good = tc.from_table(pairs_of, tc.u2, { 128, 32, 2 })
+    assert.is_true(pcall(tc.format_sparse_metadata, good, tc.f16))
+    refuses("bad argument #1 to 'format_sparse_metadata' (a pair of positions in u2[128, 32, 2] is neither 0, 1 (the "
+      .. "first of two is kept) nor 2, 3)", good, tc.f32)
+    refuses("bad argument #1 to 'format_sparse_metadata' (a pair of positions in u2[128, 32, 2] is one position twice)",
+      good:copy():set(127, 31, 1, 1), tc.f16)
     refuses("Expected metadata dtype to be uint2, got: uint8", tc.zeros({ 128, 32, 2 }, tc.u8), tc.f16)
     refuses("Expected metadata to be 3-dimensional (M, K // 4, 2), but it is 4D", tc.zeros({ 1, 1, 128, 64 }, tc.u2),
       tc.f16)

@@ -93,6 +93,9 @@ static void check_shapes(struct kern *k, const struct mma_op *m)
 		tc_documented(&k->err, MMA_ACC_LHS_SHAPE, more, acc_text, a_text);
 	if (m->collective_axis_name && !twice(&acc[1], &b[1]))
 		tc_documented(&k->err, MMA_ACC_RHS_SHAPE_COLLECTIVE, more, acc_text, b_text);
+	if (!m->collective_axis_name && m->acc->alloc->collective && twice(&acc[1], &b[1]))
+		more = tc_join(k, more,
+			       "\n  acc is that of two CTAs, but collective_axis is not set");
 	if (!m->collective_axis_name && !tc_dim_equal(&acc[1], &b[1]))
 		tc_documented(&k->err, MMA_ACC_RHS_SHAPE, more, acc_text, b_text);
 	if (m->a_sparse_metadata ? !twice(&b[0], &a[1]) : !tc_dim_equal(&a[1], &b[0]))

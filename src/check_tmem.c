@@ -234,8 +234,9 @@ static void check_tile_copy(struct kern *k, const struct ref *src, const struct 
 		tc_documented(&k->err, COPY_TMEM_DTYPE, "", tc_dtypes[src->alloc->dtype].name,
 			      tc_dtypes[a->dtype].name);
 	if (!tc_same_shape(src, dst))
-		tc_documented(&k->err, COPY_TMEM_SHAPE, "", tc_shape_text(k, src),
-			      tc_shape_text(k, dst));
+		tc_documented(&k->err, COPY_TMEM_SHAPE,
+			      tc_join(k, tc_got(k, "src", src), tc_got(k, "dst", dst)),
+			      tc_shape_text(k, src), tc_shape_text(k, dst));
 	if (tc_stored_bits(src->alloc) != tc_stored_bits(a))
 		tc_documented(&k->err, COPY_TMEM_PADDED,
 			      tc_join(k, tc_got(k, "src", src), tc_got(k, "dst", dst)),

@@ -113,6 +113,8 @@ int64_t tc_sparse_entries(const struct sparse_pattern *p, int64_t length);
  */
 void tc_sparsify(const struct sparse_pattern *p, const struct lines *src,
 		 const struct lines *values, void *metadata);
+/* Each of the pairs, of uint2, is one that the hardware takes for elements of `bits`. */
+bool tc_positions_differ(int bits, const void *positions, int64_t pairs);
 /*
  * Metadata in the order of tensor memory from plain positions, a pair for each of `groups` groups
  * of a row; `bits`: of an element of A.  The rest of `out` gets a legal nibble.

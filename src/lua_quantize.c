@@ -395,8 +395,14 @@ static int module_format_sparse_metadata(lua_State *L)
 	metadata_shape(rows, groups * 2, shape);
 	struct array *out = tc_new_array_on(L, p.array->device, DT_U2, METADATA_RANK, shape);
 	void *entries = stage(L, out);
-	tc_format_metadata(tc_dtypes[p.operand].bits, tc_array_data(L, p.array), rows, groups,
-			   entries);
+	const void *pairs = tc_array_data(L, p.array);
+	int bits = tc_dtypes[p.operand].bits;
+	if (!tc_positions_differ(bits, pairs, rows * groups))
+		return tc_argerror(L, 1, "a pair of positions in %s is %s",
+				   tc_array_text(L, p.array),
+				   bits == 32 ? "neither 0, 1 (the first of two is kept) nor 2, 3"
+					      : "one position twice");
+	tc_format_metadata(bits, pairs, rows, groups, entries);
 	tc_array_write(L, out, entries);
 	lua_pop(L, 2);
 	return 1;

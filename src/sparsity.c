@@ -174,6 +174,19 @@ void tc_check_positions(struct err *e, enum dtype positions, int rank, const int
 		tc_documented(e, FORMAT_OPERAND, "", tc_dtypes[operand].name);
 }
 
+bool tc_positions_differ(int bits, const void *positions, int64_t pairs)
+{
+	const uint8_t *bytes = positions;
+
+	for (int64_t i = 0; i < pairs; i++) {
+		int pair = bytes[i / 2] >> (i % 2 * 4) & 15;
+
+		if ((pair & 3) == pair >> 2 || (bits == 32 && pair != 4 && pair != 14))
+			return false;
+	}
+	return true;
+}
+
 bool tc_densify(const struct sparse_pattern *p, const struct lines *values, const void *metadata,
 		const struct lines *out)
 {
