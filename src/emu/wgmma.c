@@ -279,8 +279,10 @@ static void run(struct wgmma_op *op, struct emu_mma_scratch *scratch)
 	if (!gather(op, false, first->b_descriptor, form->n, scratch->raw))
 		return;
 	convert(form, false, scratch->raw, form->n * form->k, scratch->b);
-	if (form->sparse && form->accumulator != EMU_ACCUMULATE_S32)
-		apart = emu_sparse_set_apart(scratch->b, scratch->b_scaled, form->n * form->k);
+	if (form->sparse && form->accumulator != EMU_ACCUMULATE_S32) {
+		apart = emu_sparse_set_apart(scratch->a, scratch->rows, form->k * EMU_MMA_ROWS);
+		apart |= emu_sparse_set_apart(scratch->b, scratch->b_scaled, form->n * form->k);
+	}
 	for (int w = 0; w < group_warps; w++) {
 		const struct entry *entry = op->entries[w];
 
@@ -290,7 +292,8 @@ static void run(struct wgmma_op *op, struct emu_mma_scratch *scratch)
 			memset(scratch->tile, 0, sizeof scratch->tile);
 		if (apart)
 			emu_sparse_join(form->n, form->k, kept[w], scratch->a + 16 * w,
-					EMU_MMA_ROWS, scratch->b_scaled, scratch->tile);
+					scratch->rows + 16 * w, EMU_MMA_ROWS, scratch->b,
+					scratch->b_scaled, scratch->tile);
 		multiply(op, form, scratch->a + 16 * w, scratch, scratch->tile,
 			 entry->accumulate || apart);
 		store_d(entry, form, scratch->tile);
