@@ -309,6 +309,8 @@ struct emu_opcode_table {
 
 /* True and taken when the set holds `modifier`. */
 bool emu_take(struct emu_decode *decode, const char *modifier);
+/* .sync.aligned, of an instruction that needs it; else error set. */
+bool emu_take_aligned(struct emu_decode *decode);
 /*
  * The index in the NULL-terminated list of the one that is there, -1 when none
  * is; two at once are an error: then -2, error set.

@@ -165,8 +165,8 @@ static bool take_form(struct emu_decode *decode, struct matrix_form *form)
 	if (shape < 0 || count < 0)
 		return emu_reject(decode, "a shape (.m8n8 ...) and a number (.x1, .x2, .x4) are "
 					  "needed");
-	if (!emu_take(decode, "sync") || !emu_take(decode, "aligned"))
-		return emu_reject(decode, ".sync.aligned is missing");
+	if (!emu_take_aligned(decode))
+		return false;
 	form->shape = (enum matrix_shape)shape;
 	if (shape != MATRIX_8x8 &&
 	    !emu_want_target(decode, EMU_P_SM100 | EMU_P_SPECIFIC, shapes[shape]))
@@ -189,7 +189,6 @@ static bool take_form(struct emu_decode *decode, struct matrix_form *form)
 	if (!wide)
 		emu_take(decode, form->shape == MATRIX_8x8 ? "b16" : "b8");
 	decode->ins->space = emu_take_space(decode, EMU_GENERIC);
-	decode->ins->flags |= EMU_I_ALIGNED;
 	decode->ins->extra = form;
 	return true;
 }

@@ -107,6 +107,14 @@ bool emu_take(struct emu_decode *decode, const char *modifier)
 	return false;
 }
 
+bool emu_take_aligned(struct emu_decode *decode)
+{
+	if (!emu_take(decode, "sync") || !emu_take(decode, "aligned"))
+		return emu_reject(decode, ".sync.aligned is missing");
+	decode->ins->flags |= EMU_I_ALIGNED;
+	return true;
+}
+
 int emu_take_one(struct emu_decode *decode, const char *const *names)
 {
 	int found = -1;

@@ -342,11 +342,10 @@ static bool take_common(struct emu_decode *decode)
 
 	if (!emu_take_cta_group(decode, &group))
 		return false;
-	if (!emu_take(decode, "sync") || !emu_take(decode, "aligned"))
-		return emu_reject(decode, ".sync.aligned is missing");
+	if (!emu_take_aligned(decode))
+		return false;
 	emu_take(decode, "b32");
 	decode->ins->variant = (uint8_t)group;
-	decode->ins->flags |= EMU_I_ALIGNED;
 	emu_results(decode->ins, 0);
 	return true;
 }

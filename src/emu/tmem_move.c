@@ -422,19 +422,11 @@ static enum emu_step execute_fence(struct emu_warp *warp, const struct emu_ins *
 	return EMU_NEXT;
 }
 
-static bool take_aligned(struct emu_decode *decode)
-{
-	if (!emu_take(decode, "sync") || !emu_take(decode, "aligned"))
-		return emu_reject(decode, ".sync.aligned is missing");
-	decode->ins->flags |= EMU_I_ALIGNED;
-	return true;
-}
-
 static bool decode_wait(struct emu_decode *decode)
 {
 	decode->ins->variant = strstr(decode->opcode->name, "::st") != NULL;
 	decode->ins->flags |= EMU_I_AWAIT_TMEM;
-	return take_aligned(decode) && emu_want_operands(decode, 0, 0);
+	return emu_take_aligned(decode) && emu_want_operands(decode, 0, 0);
 }
 
 static bool decode_fence(struct emu_decode *decode)
@@ -468,7 +460,7 @@ static bool take_form(struct emu_decode *decode, struct move_form *form, const c
 		return emu_reject(decode, ".%s takes at most .x%d", shape_names[shape],
 				  128 / registers[shape]);
 	emu_take(decode, "b32");
-	return take_aligned(decode);
+	return emu_take_aligned(decode);
 }
 
 static bool want_split(struct emu_decode *decode, int i, struct move_form *form)

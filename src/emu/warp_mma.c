@@ -371,12 +371,11 @@ static bool decode_mma(struct emu_decode *decode)
 		return false;
 	if (!shape || sscanf(shape, "%d", &form->product.k) != 1)
 		return emu_reject(decode, "the shape must be .m16n8kK or .m8n8kK");
-	if (!emu_take(decode, "sync") || !emu_take(decode, "aligned"))
-		return emu_reject(decode, ".sync.aligned is missing");
+	if (!emu_take_aligned(decode))
+		return false;
 	form->rows = wide ? 16 : 8;
 	form->sparse = strchr(decode->opcode->name, '.') != NULL;
 	form->product.sparse = form->sparse;
-	decode->ins->flags |= EMU_I_ALIGNED;
 	emu_results(decode->ins, 1);
 	if (!wide && form->product.k == 4 && !names_type(decode, "f64"))
 		return emu_decode_mma_quad(decode);

@@ -3,14 +3,6 @@
 
 #include <stdio.h>
 
-static bool take_aligned(struct emu_decode *decode)
-{
-	if (!emu_take(decode, "sync") || !emu_take(decode, "aligned"))
-		return emu_reject(decode, ".sync.aligned is missing");
-	decode->ins->flags |= EMU_I_ALIGNED;
-	return true;
-}
-
 /* Types that go together, and D's. */
 static bool check_types(struct emu_decode *decode, struct wgmma_form *form, enum emu_type d)
 {
@@ -113,7 +105,7 @@ static bool decode_mma(struct emu_decode *decode)
 	struct wgmma_form *form = emu_decode_extra(decode, sizeof *form);
 	int d;
 
-	if (!form || !take_aligned(decode) || !take_form(decode, form))
+	if (!form || !emu_take_aligned(decode) || !take_form(decode, form))
 		return false;
 	ins->extra = form;
 	ins->flags |= EMU_I_PENDING_WGMMA;
@@ -132,14 +124,14 @@ static bool decode_mma(struct emu_decode *decode)
 
 static bool decode_plain(struct emu_decode *decode)
 {
-	return take_aligned(decode) && emu_want_operands(decode, 0, 0);
+	return emu_take_aligned(decode) && emu_want_operands(decode, 0, 0);
 }
 
 static bool decode_wait(struct emu_decode *decode)
 {
 	decode->ins->flags |= EMU_I_AWAIT_WGMMA;
 	emu_results(decode->ins, 0);
-	return take_aligned(decode) && emu_want_operands(decode, 1, 1) &&
+	return emu_take_aligned(decode) && emu_want_operands(decode, 1, 1) &&
 	       emu_want_immediate(decode, 0, 0, INT32_MAX);
 }
 

@@ -308,14 +308,6 @@ int emu_take_orders(struct emu_decode *decode, bool rows[2])
 	return found;
 }
 
-static bool take_aligned(struct emu_decode *decode)
-{
-	if (!emu_take(decode, "sync") || !emu_take(decode, "aligned"))
-		return emu_reject(decode, ".sync.aligned is missing");
-	decode->ins->flags |= EMU_I_ALIGNED;
-	return true;
-}
-
 /* Accumulators go with several element types: the shape decides. */
 static bool accumulator_shape(enum emu_type type, int m, int n, int k)
 {
@@ -343,7 +335,7 @@ static bool decode_move(struct emu_decode *decode, bool stores)
 	enum emu_type type;
 	bool row[2];
 
-	if (!form || matrix == -2 || !take_aligned(decode) || !take_shape(decode, &m, &n, &k))
+	if (!form || matrix == -2 || !emu_take_aligned(decode) || !take_shape(decode, &m, &n, &k))
 		return false;
 	if (matrix < 0)
 		return emu_reject(decode, "the matrix is missing: .a, .b or .c");
@@ -437,7 +429,7 @@ static bool decode_mma(struct emu_decode *decode)
 	bool row[2];
 	int k;
 
-	if (!form || !take_aligned(decode) || !take_shape(decode, &form->m, &form->n, &k))
+	if (!form || !emu_take_aligned(decode) || !take_shape(decode, &form->m, &form->n, &k))
 		return false;
 	if (emu_take_orders(decode, row) != 2)
 		return emu_reject(decode, "the order of A and of B is needed: .row or .col");
