@@ -180,6 +180,13 @@ describe("tc.copy_smem_to_gmem refuses", function()
       return function() tc.copy_smem_to_gmem(s, x:tile({ 0, 0 }, { 128, 128 })) end,
          function() tc.copy_smem_to_gmem(plain, x) end
    end, { args = { tc.gmem({ 128, 256 }, tc.e2m1) } })
+   refuses("a tile that begins before the array",
+      "TMA does not store a tile that begins before the array, but this one begins at -8 along dimension 0.",
+      function(x)
+         local s = tc.smem({ 128, 64 }, tc.f16)
+         return function() tc.copy_smem_to_gmem(s, x:at(tc.ds(-8, 128), tc.ds(0, 64))) end,
+            function() tc.copy_smem_to_gmem(s, x:at(tc.ds(500, 128), tc.ds(0, 64))) end
+      end, f16)
    it("other spaces", function()
       helper.recording(f16, function(_, x)
          local s = tc.smem({ 128, 64 }, tc.f16)

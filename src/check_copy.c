@@ -357,6 +357,17 @@ static void check_reduction(struct kern *k, const struct copy_op *c)
 	tc_documented(&k->err, COPY_REDUCTION, "", r->name, tc_dtypes[t].mlir);
 }
 
+/* TMA clips what lies behind the array; a store that begins before it traps. */
+static void check_store_start(struct kern *k, const struct ref *dst)
+{
+	int64_t start;
+
+	for (int axis = 0; axis < dst->alloc->rank; axis++)
+		if (tc_val_is_const(dst->start[axis], &start) && start < 0)
+			tc_documented(&k->err, COPY_STORE_START, tc_got(k, "dst", dst),
+				      tc_integer_text(k, start), tc_integer_text(k, axis));
+}
+
 void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c)
 {
 	check_space(k, "src", c->src, SP_SMEM);
@@ -375,5 +386,7 @@ void tc_check_copy_smem_to_gmem(struct kern *k, struct copy_op *c)
 		check_reduction(k, c);
 	if (c->src->alloc->padded)
 		tc_documented(&k->err, COPY_PADDED_STORE, tc_got(k, "src", c->src));
+	if (!c->dst->rows)
+		check_store_start(k, c->dst);
 	check_tma(k, c->dst, c->src);
 }
