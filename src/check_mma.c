@@ -459,9 +459,9 @@ static void check_descriptor(struct kern *k, const char *name, const struct ref 
 		check_encodable(k, name, r, start);
 }
 
-/* ---- what has code --------------------------------------------------------------------------- */
+/* ---- what the target has --------------------------------------------------------------------- */
 
-void tc_mma_supported(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
+static void check_target(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
 	bool wgmma = k->target && !tc_target_find(k->target)->tmem_columns;
 	const struct mma_row *row = wgmma ? tc_mma_row(true, s) : s->row;
@@ -508,7 +508,7 @@ void tc_check_mma(struct kern *k, struct mma_op *m)
 	check_descriptor(k, "b", m->b, s.b_k_major);
 	if (!s.a_in_tmem)
 		check_descriptor(k, "a", m->a, s.a_k_major);
-	tc_mma_supported(k, m, &s);
+	check_target(k, m, &s);
 }
 
 void tc_check_commit_arrive(struct kern *k, struct arrive_op *a)

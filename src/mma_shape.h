@@ -51,7 +51,5 @@ static inline int64_t tc_mma_metadata(const struct mma_shape *s, int64_t k)
 const char *tc_mma_dtype(enum dtype t); /* as MLIR spells it */
 /* Scale factors and sparsity metadata. */
 void tc_check_mma_extras(struct kern *k, const struct mma_op *m, const struct mma_shape *s);
-/* Fails for what is legal but has no code yet; rows go from here as the code comes. */
-void tc_mma_supported(struct kern *k, const struct mma_op *m, const struct mma_shape *s);
 
 #endif
