@@ -308,12 +308,25 @@ describe("tc.try_cluster_cancel and tc.query_cluster_cancel", function()
       function() tc.nd_loop({ 8 }, function() end, { collective_axes = { "x" } }) end
   end, { grid = { 4 }, grid_names = { "x" } })
 
-  it("show a request behind a refusal, as a dynamic loop in a loop makes it", function()
+  for _, loop in ipairs{ function(fn) tc.range(2, fn) end, function(fn) tc.loop(fn) end } do
+    helper.refuses("a dynamic loop in another one",
+      "tc.dynamic_scheduling_loop in another loop: in its second turn no work is left.",
+      function()
+        return function() loop(function() tc.dynamic_scheduling_loop("x", function() end) end) end,
+          function() tc.dynamic_scheduling_loop("x", function() tc.range(2, function() end) end) end
+      end, { grid = { 4 }, grid_names = { "x" } })
+  end
+
+  it("show a request behind a refusal", function()
     local kernel = tc.kernel{
-      name = "again", args = { tc.gmem({ 8 }, tc.int32) }, grid = { 8 }, grid_names = { "x" },
+      name = "again", args = { tc.gmem({ 8 }, tc.int32) }, grid = { 1 }, grid_names = { "x" },
       body = function(out)
+        local result, answered = tc.cluster_cancel_result(), tc.barrier{}
         tc.range(2, function()
-          tc.dynamic_scheduling_loop("x", function(info) out[info.index[1]]:store(1) end)
+          tc.try_cluster_cancel(result, answered)
+          tc.barrier_wait(answered)
+          local index = tc.query_cluster_cancel(result, { "x" })
+          out[0]:store(index[1])
         end)
       end,
     }

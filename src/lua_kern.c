@@ -533,6 +533,14 @@ static void push_roles(lua_State *L, const struct kern *k)
 	}
 }
 
+static bool in_loop(const struct scope *s)
+{
+	for (; s; s = s->parent)
+		if (s->kind == SC_RANGE || s->kind == SC_LOOP)
+			return true;
+	return false;
+}
+
 static int kernel_field(lua_State *L)
 {
 	const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
@@ -550,6 +558,8 @@ static int kernel_field(lua_State *L)
 		push_roles(L, k);
 	else if (strcmp(key, "role") == 0)
 		push_role(L, k->current->role);
+	else if (strcmp(key, "in_loop") == 0)
+		lua_pushboolean(L, in_loop(k->current));
 	else
 		return 0;
 	return 1;

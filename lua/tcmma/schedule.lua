@@ -185,6 +185,7 @@ function schedule.dynamic_scheduling_loop(grid_names, body, opts)
   local kernel = tc.recording()
   if not kernel then arguments.documented "LOOP_NO_RECORDING" end
   if before[kernel] and #kernel > before[kernel] then arguments.documented "LOOP_TWICE" end
+  if kernel.in_loop then arguments.documented "LOOP_NESTED" end
   local axes = cluster_of(kernel, opts.cluster_axes)
   check_grid_names(kernel, grid_names)
   local index = {}
