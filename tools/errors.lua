@@ -125,7 +125,7 @@ condition out:
   (the other message about packing comes first), "Total TMEM allocation exceeds memory limit ..." (all TMEM of a kernel
   is one allocation, so that "After rounding up ..." comes).
 - Of barriers: arrivals on cluster barriers by single warps (they work here) and slices of groups.
-- Of copies: those about `cp.async`, gathers and the refs of a device mesh, which tcmma does not have; a partition that
+- Of copies: those about `cp.async` and the refs of a device mesh, which tcmma does not have; a partition that
   the collective size does not divide (the source is that size times the destination); more than five dimensions
   (`tc.gmem` has five); padded tiles (what leaves an array is clipped); dtype and shape again in the TMA builder.
 
