@@ -20,7 +20,7 @@ end
 function support.blackwell()
    local target = tc.device().target
    if target ~= "sm_100a" and target ~= "sm_103a" then
-      tc.device "emulator:sm_100a"
+      tc.use "emulator:sm_100a"
       target = "sm_100a"
    end
    return target
