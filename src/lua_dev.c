@@ -531,7 +531,9 @@ void tc_open_device(lua_State *L)
 		"---@field target string \"sm_100a\"\n"
 		"---@field is_emulator boolean\n"
 		"---@field properties table `description`, `sm_count`, `max_threads`, `clock_khz`, "
-		"`memory`, `memory_free`, `smem_limit` (bytes)\n",
+		"`memory`, `memory_free`, `smem_limit` (bytes). Of an emulated device `sm_count` "
+		"is "
+		"132\n",
 		device_methods, device_meta);
 	tc_class(L, TC_STREAM, "An order of launches on a device.", stream_methods, stream_meta);
 	tc_class(L, TC_EVENT, "A point in the order of launches, with its time.", event_methods,

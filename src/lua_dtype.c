@@ -321,7 +321,8 @@ static const struct tc_function module_functions[] = {
 	 "All element types."},
 	{"documentation", tc_documentation,
 	 "documentation() -> table[]\n"
-	 "What `tc.help` and the manual are made from: a list of `{owner=, name=, doc=, value=}`,\n"
+	 "What `tc.help` and docs/reference.md are made from: a list of `{owner=, name=, doc=, "
+	 "value=}`,\n"
 	 "where `owner` is `\"tcmma\"` or the class and `value` the function. The entry of a class "
 	 "itself\n"
 	 "has no `name`."},

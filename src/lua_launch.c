@@ -612,10 +612,11 @@ static const struct tc_function methods[] = {
 	 "tcmma.report\n"
 	 "Runs the kernel on the emulator wherever its arrays live (they are copied there and "
 	 "back). `mode` is "
-	 "`\"fast\"`, `\"check\"` or `\"random\"`; `numerics` is `\"f32\"` or `\"hardware\"`. "
+	 "`\"fast\"`, `\"check\"` or `\"random\"`, else that of `tc.config`; fast looks for no "
+	 "races. `numerics` is `\"f32\"` or `\"hardware\"`. "
 	 "Hazards are in "
 	 "the report, not errors. `trace` keeps what "
-	 "`report:trace` writes."},
+	 "`report:trace` writes, in mode `\"check\"` unless `\"random\"` is given."},
 	{NULL, NULL, NULL}};
 
 void tc_open_launch(lua_State *L)

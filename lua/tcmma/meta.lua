@@ -390,7 +390,7 @@ function tc.device(name) end
 ---@return string[]
 function tc.devices() end
 
----What `tc.help` and the manual are made from: a list of `{owner=, name=, doc=, value=}`,
+---What `tc.help` and docs/reference.md are made from: a list of `{owner=, name=, doc=, value=}`,
 ---where `owner` is `"tcmma"` or the class and `value` the function. The entry of a class itself
 ---has no `name`.
 ---@return table[]
@@ -429,10 +429,10 @@ function tc.dtypes() end
 ---@param opts? {cluster_axes?: string|string[]}
 function tc.dynamic_scheduling_loop(grid_names, body, opts) end
 
----
 ---A software pipeline in one role: for every step of `grid`, in order, the last dimension fastest, `body` gets tiles in
 ---SMEM that hold the blocks of the inputs, and fills those of the outputs. The blocks of `max_concurrent_steps` (1) steps
----are under way at once. The result is called with the arrays, inputs first: `tc.emit_pipeline(body, opts)(a, b, out)`.
+---are under way at once. The result is called with the arrays, inputs first: `tc.emit_pipeline(body, opts)(a, b, out)`;
+---without that call nothing is recorded.
 ---
 ---`body(info, tiles...)`: `info.index` is a list of recorded scalars, `info.step` counts the steps. The block of an input
 ---that is the same at all steps is loaded once. Steps in a row that have one output block store it at the last of them;
@@ -444,7 +444,6 @@ function tc.dynamic_scheduling_loop(grid_names, body, opts) end
 ---@return function
 function tc.emit_pipeline(body, opts) end
 
----
 ---The same with the loads in a role of their own, which runs up to `max_concurrent_steps` (2) steps ahead. It stands in
 ---shared code. `info.compute` is the number of the compute role, from 0. Options beside those of `tc.emit_pipeline`:
 ---- `memory`, `compute`: the roles, where they exist; else `memory` (one warp) and `compute` (`num_compute_wgs`
@@ -1153,7 +1152,7 @@ local class_barrier = {}
 ---@field name string "cuda:0", "emulator:sm_100a"
 ---@field target string "sm_100a"
 ---@field is_emulator boolean
----@field properties table `description`, `sm_count`, `max_threads`, `clock_khz`, `memory`, `memory_free`, `smem_limit` (bytes)
+---@field properties table `description`, `sm_count`, `max_threads`, `clock_khz`, `memory`, `memory_free`, `smem_limit` (bytes). Of an emulated device `sm_count` is 132
 local class_device = {}
 
 ---A new event, for measuring: `e:record(stream?)`, `e2:since(e1)`.
@@ -1316,7 +1315,7 @@ function class_kernel:cubin(opts) end
 ---@return string
 function class_kernel:dump(pass, opts) end
 
----Runs the kernel on the emulator wherever its arrays live (they are copied there and back). `mode` is `"fast"`, `"check"` or `"random"`; `numerics` is `"f32"` or `"hardware"`. Hazards are in the report, not errors. `trace` keeps what `report:trace` writes.
+---Runs the kernel on the emulator wherever its arrays live (they are copied there and back). `mode` is `"fast"`, `"check"` or `"random"`, else that of `tc.config`; fast looks for no races. `numerics` is `"f32"` or `"hardware"`. Hazards are in the report, not errors. `trace` keeps what `report:trace` writes, in mode `"check"` unless `"random"` is given.
 ---@param opts? {target?: string, mode?: string, numerics?: string, seed?: integer, max_instructions?: integer, threads?: integer, trace?: boolean}
 ---@param ... tcmma.array
 ---@return tcmma.report

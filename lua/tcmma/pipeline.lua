@@ -529,10 +529,10 @@ the tile lacks, or `{ element = size }`, whose index counts elements instead of 
   { "emit_pipeline", pipeline.emit_pipeline, "emit_pipeline(body: function, opts: {grid: (integer|Scalar)[], "
     .. "in_specs?: table[], out_specs?: table[], max_concurrent_steps?: integer}) -> function" .. [[
 
-
 A software pipeline in one role: for every step of `grid`, in order, the last dimension fastest, `body` gets tiles in
 SMEM that hold the blocks of the inputs, and fills those of the outputs. The blocks of `max_concurrent_steps` (1) steps
-are under way at once. The result is called with the arrays, inputs first: `tc.emit_pipeline(body, opts)(a, b, out)`.
+are under way at once. The result is called with the arrays, inputs first: `tc.emit_pipeline(body, opts)(a, b, out)`;
+without that call nothing is recorded.
 
 `body(info, tiles...)`: `info.index` is a list of recorded scalars, `info.step` counts the steps. The block of an input
 that is the same at all steps is loaded once. Steps in a row that have one output block store it at the last of them;
@@ -543,7 +543,6 @@ An MMA that reads a tile must be waited for before the step ends, or `delay_rele
     .. "function, opts: {grid: (integer|Scalar)[], in_specs?: table[], out_specs?: table[], max_concurrent_steps?: "
     .. "integer, memory?: Role, compute?: Role|Role[], num_compute_wgs?: integer, memory_registers?: integer, "
     .. "manual_consumed_barriers?: boolean, compute_context?: function}) -> function" .. [[
-
 
 The same with the loads in a role of their own, which runs up to `max_concurrent_steps` (2) steps ahead. It stands in
 shared code. `info.compute` is the number of the compute role, from 0. Options beside those of `tc.emit_pipeline`:
