@@ -312,7 +312,8 @@ static const char kernel_doc[] =
 	"An error in the body goes through and leaves no recording open. At its end the whole "
 	"kernel is "
 	"verified: barriers on which nobody arrives, waits that never end, named barriers; what "
-	"depends on the target as far as one is given. A message points at the line of the op.";
+	"depends on the target for the one that is given, without one memory for that of the "
+	"current device. A message points at the line of the op.";
 
 static int kernel_new(lua_State *L)
 {

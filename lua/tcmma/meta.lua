@@ -568,7 +568,7 @@ function tc.iota(shape, axis, dtype) end
 ---- `profile` boolean
 ---- `body` function(ref, ...): gets one ref per argument
 ---
----An error in the body goes through and leaves no recording open. At its end the whole kernel is verified: barriers on which nobody arrives, waits that never end, named barriers; what depends on the target as far as one is given. A message points at the line of the op.
+---An error in the body goes through and leaves no recording open. At its end the whole kernel is verified: barriers on which nobody arrives, waits that never end, named barriers; what depends on the target for the one that is given, without one memory for that of the current device. A message points at the line of the op.
 ---@param spec {name?: string, args?: tcmma.gmem[], grid?: integer[]|function, grid_names?: string[], cluster?: integer[], cluster_names?: string[], target?: string, profile?: boolean, body: function}
 ---@return Kernel
 function tc.kernel(spec) end
