@@ -203,8 +203,8 @@ end
 
 -- One tile of any kind: everything that an MMA of two CTAs takes is loaded at once, and the leader
 -- alone waits for it.  o: rows (of a CTA), n, k; a, b, d: dtypes; a_transposed, b_transposed: stored
--- (K, M), (N, K); a_swizzle, b_swizzle; padded: 4-bit elements in bytes; scale, block; sparse: 4-bit
--- entries for so many elements of K (metadata).
+-- (K, M), (N, K); a_swizzle, b_swizzle; padded: 4-bit elements in bytes; a_tmem: A goes through tensor
+-- memory; scale, block; sparse: 4-bit entries for so many elements of K (metadata).
 function collective.tile(o)
   local TM, TN, K = o.rows or 128, o.n, o.k
   local half = { m = TM, n = TN // 2, k = o.sparse and K // 2 or K }
@@ -268,10 +268,15 @@ function collective.tile(o)
           tc.async_copy_sparse_metadata_to_tmem(plain, extra.a_sparse_metadata, { collective_axis = "cta" })
         end
       end
+      local left = o.a_transposed and a_smem:T() or a_smem
+      if o.a_tmem then
+        left = tc.tmem({ TM, K }, o.a, { packed = o.a.bits < 32 or nil, collective = true })
+        into[#into + 1] = function() tc.async_copy_smem_to_tmem(a_smem, left, { collective_axis = "cta" }) end
+      end
       tc.when(cta:eq(0), function()
         tc.barrier_wait(loaded)
         for _, copy in ipairs(into) do copy() end
-        tc.mma(acc, o.a_transposed and a_smem:T() or a_smem, o.b_transposed and b_smem:T() or b_smem, extra)
+        tc.mma(acc, left, o.b_transposed and b_smem:T() or b_smem, extra)
         tc.commit_arrive(done, { collective_axis = "cta" })
       end)
       tc.barrier_wait(done)
