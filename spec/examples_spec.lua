@@ -6,6 +6,17 @@ end
 
 describe("example", function()
    assert(#names >= 6)
+   -- Where Hopper is current, what needs Blackwell makes an emulated one current.
+   for _, name in ipairs { "examples/10_matmul_collective.lua", "examples/14_matmul_block_scaled.lua",
+      "examples/15_matmul_grouped.lua", "examples/ladder.lua" } do
+      it(name .. " is correct beside a Hopper device", function()
+         local pipe = assert(io.popen("TCMMA_DEVICE=emulator:sm_90a lua5.4 " .. name .. " 2>&1; echo status=$?"))
+         local text = pipe:read "a"
+         pipe:close()
+         assert.matches("status=0%s*$", text)
+         assert.not_matches("WRONG", text)
+      end)
+   end
    for _, name in ipairs(names) do
       it(name .. " is correct", function()
          local pipe = assert(io.popen("TCMMA_DEVICE=emulator lua5.4 " .. name .. " 2>&1; echo status=$?"))

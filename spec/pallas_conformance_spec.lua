@@ -295,6 +295,40 @@ describe("gpu_test, wgmma:", function()
   end)
 end)
 
+-- M = 128, where Pallas has 64.
+describe("mosaic_gpu_test, wgmma:", function()
+  local function operands(dtype)
+    return tc.rand({ 128, 128 }, dtype, { seed = 1 }), tc.rand({ 128, 128 }, dtype, { seed = 2 })
+  end
+
+  it("test_wgmma_sliced_acc_flip", function()
+    each({ "sm_90a", "sm_100a" }, function(target)
+      local a, b = operands(tc.f16)
+      local out, list = tc.zeros({ 128, 128 }, tc.f32), tc.reference.matmul(a, b):totable()
+      for i, row in ipairs(list) do
+        list[i] = table.move(row, 1, 64, 65, table.move(row, 65, 128, 1, {}))
+      end
+      run(pallas.flipped(tc.f16), { target = target, mode = "check" }, a, b, out)
+      close(out, tc.from_table(list, tc.f64), 0, 1e-3, { target = target })
+    end)
+  end)
+
+  it("test_wgmma_registers_init and _init_with_update", function()
+    each({ "sm_90a", "sm_100a" }, function(target)
+      each({ 1, 2 }, function(times)
+        local a, b = operands(tc.bf16)
+        local init, out = tc.rand({ 128, 128 }, tc.f32, { seed = 3 }), tc.zeros({ 128, 128 }, tc.f32)
+        local expected, first = tc.reference.matmul(a, b):totable(), init:totable()
+        for i, row in ipairs(expected) do
+          for j, x in ipairs(row) do row[j] = first[i][j] + times * x end
+        end
+        run(pallas.initialized(tc.bf16, times), { target = target, mode = "check" }, a, b, init, out)
+        close(out, tc.from_table(expected, tc.f64), 0, 1e-3, { target = target })
+      end)
+    end)
+  end)
+end)
+
 -- ---- tensor memory --------------------------------------------------------------------------------------------
 
 describe("mosaic_gpu_test, tensor memory:", function()

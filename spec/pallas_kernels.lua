@@ -74,6 +74,35 @@ function pallas.sliced_accumulator(dtype)
   end)
 end
 
+-- out = a * b in two parts: each half of B's columns into the other half of the accumulator.
+function pallas.flipped(dtype)
+  return one_cta("flipped", { tc.gmem({ 128, 128 }, dtype), tc.gmem({ 128, 128 }, dtype),
+    tc.gmem({ 128, 128 }, tc.f32) }, function(a, b, out)
+    local acc = tc.tmem({ 128, 128 }, tc.f32)
+    local left, right = loaded_tile(a), loaded_tile(b)
+    for half = 0, 1 do
+      tc.mma(acc:at(tc.all, tc.ds(64 - 64 * half, 64)), left, right:at(tc.all, tc.ds(64 * half, 64)),
+        { accumulate = false })
+    end
+    tensor_core_done()
+    out:store(tc.async_load_tmem(acc))
+  end)
+end
+
+-- out = init + a * b, `times` over.
+function pallas.initialized(dtype, times)
+  return one_cta("initialized", { tc.gmem({ 128, 128 }, dtype), tc.gmem({ 128, 128 }, dtype),
+    tc.gmem({ 128, 128 }, tc.f32), tc.gmem({ 128, 128 }, tc.f32) }, function(a, b, init, out)
+    local acc = tc.tmem({ 128, 128 }, tc.f32)
+    local left, right = loaded_tile(a), loaded_tile(b)
+    tc.async_store_tmem(acc, init:load())
+    tc.commit_tmem()
+    for _ = 1, times do tc.mma(acc, left, right) end
+    tensor_core_done()
+    out:store(tc.async_load_tmem(acc))
+  end)
+end
+
 -- An MMA signals one barrier of an array, `at`.
 function pallas.barrier_of_array(count, at)
   return one_cta("indexed", { tc.gmem({ 128, 128 }, tc.f16), tc.gmem({ 128, 128 }, tc.f16),

@@ -146,6 +146,13 @@ describe("AsyncCopyTest:", function()
     end)
   end)
 
+  it("1-D", function()
+    each({ { 256, tc.f32 }, { 64, tc.f16 }, { 16, tc.i8 } }, function(line)
+      local a = exact({ line[1] }, line[2], 1)
+      copies(pallas.copy{ shape = { line[1] }, dtype = line[2] }, a, a, { dtype = line[2] })
+    end)
+  end)
+
   it("squeezed, sliced and tiled", function()
     each({ tc.f32, tc.f16 }, function(dtype)
       local a = exact({ 3, 64, 128 }, dtype, 1)

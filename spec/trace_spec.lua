@@ -133,6 +133,17 @@ describe("a trace", function()
     assert.is_true(first.dur * 1856 > 800)
   end)
 
+  it("has the loads of a line under way together", function()
+    local k = tc.kernel { name = "loads", args = { tc.gmem({ 128, 128 }, "f32"), tc.gmem({ 128, 128 }, "f32") },
+      body = function(x, y) tc.role { name = "all", warpgroups = 1 }(function() y:store(x:load() * 2) end) end }
+    local x, y = tc.randn({ 128, 128 }, "f32"), tc.zeros({ 128, 128 }, "f32")
+    local report = k:emulate({ target = "sm_90a", trace = true }, x, y)
+    local longest = 0
+    for _, e in ipairs(tracks(report.trace_text).all) do longest = math.max(longest, e.ts + e.dur) end
+    -- 32 loads of 16 bytes by each thread: their 600 clocks once, not 32 times
+    assert.is_true(longest * 1755 > 600 and longest * 1755 < 4 * 600 + 32 * 4 * 20, longest)
+  end)
+
   it("is the same each time, and in any number of threads", function()
     local first = run("sm_100a").trace_text
     assert.equal(first, run("sm_100a", { threads = 2 }).trace_text)

@@ -168,6 +168,8 @@ static void push_trace_report(lua_State *L, const struct profile *p, const struc
 	lua_setfield(L, -2, "kernel");
 	lua_pushstring(L, d->target->name);
 	lua_setfield(L, -2, "target");
+	lua_pushstring(L, d->name);
+	lua_setfield(L, -2, "device");
 	tc_push_trace_text(L, p->trace);
 	lua_setfield(L, -2, "trace_text");
 	luaL_setmetatable(L, TC_REPORT);

@@ -395,6 +395,11 @@ static void push_report(lua_State *L, const struct device *d, const struct run *
 	lua_setfield(L, -2, "kernel");
 	lua_pushstring(L, d->target->name);
 	lua_setfield(L, -2, "target");
+	lua_pushstring(L, d->name);
+	lua_setfield(L, -2, "device");
+	lua_pushstring(L,
+		       r->options.mode ? r->options.mode : tc_config_string(CONFIG_emulator_mode));
+	lua_setfield(L, -2, "mode");
 	luaL_setmetatable(L, TC_REPORT);
 }
 
@@ -468,16 +473,19 @@ static void push_text(lua_State *L)
 	lua_Integer count = lua_istable(L, 2) ? luaL_len(L, 2) : 0;
 	lua_getfield(L, 1, "completed");
 	bool completed = lua_toboolean(L, -1);
-	lua_pop(L, 1);
+	lua_getfield(L, 1, "mode");
+	bool fast = lua_isstring(L, -1) && !strcmp(lua_tostring(L, -1), "fast");
+	lua_pop(L, 2);
 	luaL_buffinit(L, &b);
 	luaL_addstring(&b, "report of '");
 	text_field(L, 1, "kernel");
 	luaL_addvalue(&b);
-	luaL_addstring(&b, "' on emulator:");
-	text_field(L, 1, "target");
+	luaL_addstring(&b, "' on ");
+	text_field(L, 1, "device");
 	luaL_addvalue(&b);
-	snprintf(line, sizeof line, ": %s, %d hazard%s", completed ? "completed" : "stopped",
-		 (int)count, count == 1 ? "" : "s");
+	snprintf(line, sizeof line, ": %s, %d hazard%s%s", completed ? "completed" : "stopped",
+		 (int)count, count == 1 ? "" : "s",
+		 fast ? " (mode fast: races are not looked for)" : "");
 	luaL_addstring(&b, line);
 	for (lua_Integer i = 1; i <= count; i++) {
 		lua_geti(L, 2, i);
@@ -589,6 +597,8 @@ void tc_open_run(lua_State *L)
 		 "= "
 		 "true`\n"
 		 "---@field kernel string\n"
-		 "---@field target string\n",
+		 "---@field target string\n"
+		 "---@field device string\n"
+		 "---@field mode string? \"fast\", \"check\" or \"random\"; nil of a GPU\n",
 		 report_methods, report_meta);
 }

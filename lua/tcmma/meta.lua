@@ -1456,6 +1456,8 @@ function class_ref:tile(index, shape) end
 ---@field trace_text string? The trace that `trace` writes, of a run with `trace = true`
 ---@field kernel string
 ---@field target string
+---@field device string
+---@field mode string? "fast", "check" or "random"; nil of a GPU
 local class_report = {}
 
 ---Prints the hazards with their places, the counters, and what the kernel printed.

@@ -101,6 +101,7 @@ struct emu_order {
 	struct emu_clock wgmma_knew;
 	/* Emulated time, and the line that the warp has been at since `line_start`. */
 	double time, line_start;
+	double loaded; /* when the loads of global memory that were issued have come */
 	const struct emu_ins *line_ins;
 	uint64_t wgmma_timed; /* of the first warp of a group: the last wgmma that has a time */
 };

@@ -120,12 +120,32 @@ static bool same_line(const struct emu_grid *grid, const struct emu_ins *a, cons
 	return file[0] == file[1] && (file[0] ? line[0] == line[1] : true);
 }
 
+/* Loads of one line are under way together; the line ends when they have come. */
+static void settle_loads(struct emu_order *order)
+{
+	order->time = order->time > order->loaded ? order->time : order->loaded;
+}
+
+/* Where registers are told to others, whatever was loaded is there. */
+static bool needs_loads(const struct emu_ins *ins)
+{
+	static const char *const uses[] = {"st.", "bar", "mbarrier.", "red", "atom"};
+
+	for (size_t i = 0; i < sizeof uses / sizeof *uses; i++)
+		if (strncmp(ins->mnemonic, uses[i], strlen(uses[i])) == 0)
+			return true;
+	return false;
+}
+
 void emu_timeline_step(struct emu_warp *warp, const struct emu_ins *ins)
 {
 	struct emu_order *order = warp->order;
 	size_t i = 0;
 
+	if (needs_loads(ins))
+		settle_loads(order);
 	if (!order->line_ins || !same_line(warp->grid, order->line_ins, ins)) {
+		settle_loads(order);
 		end_line(order);
 		order->line_ins = ins;
 		order->line_start = order->time;
@@ -133,6 +153,8 @@ void emu_timeline_step(struct emu_warp *warp, const struct emu_ins *ins)
 	while (strncmp(ins->mnemonic, steps[i].beginning, strlen(steps[i].beginning)) != 0)
 		i++;
 	order->time += steps[i].clocks;
+	if (strncmp(ins->mnemonic, "ld.global", 9) == 0)
+		order->loaded = order->time + cost.global_latency;
 }
 
 void emu_timeline_wait(struct emu_order *order, double until, const struct emu_mbarrier *barrier,
