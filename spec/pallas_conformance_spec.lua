@@ -9,7 +9,7 @@ local mma = require "mma_kernels"
 local pallas = require "pallas_kernels"
 local check = require "pallas_check"
 
-local each, run, assembles = check.each, check.run, check.assembles
+local each, run = check.each, check.run
 local close, exact, copies = check.close, check.exact, check.copies
 
 local fp8_pairs = { { tc.e4m3, tc.e4m3 }, { tc.e5m2, tc.e5m2 }, { tc.e4m3, tc.e5m2 }, { tc.e5m2, tc.e4m3 } }
@@ -148,7 +148,6 @@ describe("mosaic_gpu_test:", function()
     local out = tc.zeros({ 128, 128 }, tc.f32)
     run(kernel, { mode = "check" }, a, b, out, ...)
     close(out, tc.reference.matmul(a, b), 0, 1e-3, { dtype = tostring(dtype) })
-    assembles(kernel)
   end
 
   it("test_matmul_alignment", function()

@@ -391,4 +391,25 @@ function pallas.copy(o)
   end)
 end
 
+-- Eight tiles through two slots of SMEM; a group of copies to GMEM has `size` of them.
+function pallas.commit_groups(size)
+  return one_cta("groups", { tc.gmem({ 128, 64 }, tc.f32), tc.gmem({ 128, 64 }, tc.f32) }, function(a, out)
+    local smem = tc.smem({ 2, size, 16, 64 }, tc.f32)
+    local loaded = tc.barrier{ num_arrivals = size }
+    for group = 0, 8 // size - 1 do
+      local slot = group % 2
+      if group >= 2 then tc.wait_smem_to_gmem(1, { wait_read_only = true }) end
+      for i = 0, size - 1 do
+        tc.copy_gmem_to_smem(a:tile({ group * size + i, 0 }, { 16, 64 }), smem[slot][i], loaded)
+      end
+      tc.barrier_wait(loaded)
+      for i = 0, size - 1 do
+        tc.copy_smem_to_gmem(smem[slot][i], out:tile({ group * size + i, 0 }, { 16, 64 }),
+          { commit_group = i == size - 1 })
+      end
+    end
+    tc.wait_smem_to_gmem(0)
+  end)
+end
+
 return pallas

@@ -166,6 +166,15 @@ describe("AsyncCopyTest:", function()
     end)
   end)
 
+  it("test_copy_smem_to_gmem, commit groups", function()
+    local a = exact({ 128, 64 }, tc.f32, 1)
+    each({ "sm_100a", "sm_90a" }, function(target)
+      each({ 1, 2, 4 }, function(size)
+        copies(pallas.commit_groups(size), a, a, { target = target, mode = "check", size = size })
+      end)
+    end)
+  end)
+
   -- offsets in tiles; what lies outside reads as 0
   it("test_out_of_bounds_tma_reads", function()
     local a = exact({ 40, 72 }, tc.f32, 1)
@@ -200,8 +209,8 @@ for _, specialized in ipairs{ false, true } do
           end
           expected = tc.from_table(x, tc.f32)
         end
-        if o.add then run(pallas.pipeline(o), { target = target }, a, b, out)
-        else run(pallas.pipeline(o), { target = target }, a, out) end
+        local options = { target = target, mode = o.rows * o.columns <= 64 * 256 and "check" or "fast" }
+        if o.add then run(pallas.pipeline(o), options, a, b, out) else run(pallas.pipeline(o), options, a, out) end
         if not out:equal(expected) then error(describes(o)) end
       end)
     end
@@ -226,7 +235,9 @@ for _, specialized in ipairs{ false, true } do
       end)
     end)
 
-    it("has no output", function() streams{ rows = 256, columns = 64, steps = 2, no_output = true } end)
+    it("has inputs alone", function()
+      each({ 2, 3, 4 }, function(steps) streams{ rows = 256, columns = 64, steps = steps, no_output = true } end)
+    end)
 
     it("releases late, inputs alike and not", function()
       each({ 2, 3, 4 }, function(steps)
