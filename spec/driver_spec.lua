@@ -71,6 +71,23 @@ describe("a GPU, by the driver's interface", function()
       print(table.concat(out:totable(), " "))]])
   end)
 
+  -- 198 clocks of 1.98 GHz are 0.1 us; the timer, which moved by one step, is not asked for the clock's speed.
+  with_assembler("a profile's times become slices", function()
+    assert.equal("16 slices, from 0 to 2.5000, 0.1000 each; report of 'timed' on cuda:0: completed, 0 hazards\n", run[[
+      local k = tc.kernel{ name = "timed", profile = true, grid = { 2 }, args = {}, body = function()
+        local b = tc.barrier{}
+        tc.role{ warps = 1 }(function() tc.barrier_arrive(b) end)
+        tc.role{ warps = 1 }(function() tc.barrier_wait(b) tc.range(2, function() end) end)
+      end }
+      local report = k:profile()
+      local count, first, last, length = 0, 1e9, 0
+      for ts, dur in report.trace_text:gmatch '"ph":"X","pid":%d+,"tid":%d+,"ts":([%d.]+),"dur":([%d.]+)' do
+        ts = tonumber(ts)
+        count, first, last, length = count + 1, math.min(first, ts), math.max(last, ts + dur), dur
+      end
+      print(("%d slices, from %g to %.4f, %s each; %s"):format(count, first, last, length, report))]])
+  end)
+
   with_assembler("no cluster is no attribute, and more than 8 blocks are asked for", function()
     assert.equal("0\t0\t0\n16\t1\t1\n", run[[
       local out = tc.zeros({ 15 }, "i32")

@@ -11,7 +11,8 @@ struct profile {
 	const struct op **ops; /* by id */
 	const struct tc_profile_part *parts;
 	const uint32_t *grid;
-	uint64_t start; /* nanoseconds: the first part's beginning */
+	uint64_t start;      /* nanoseconds: the first part's beginning */
+	double us_per_clock; /* at the device's nominal clock */
 	struct trace *trace;
 };
 
@@ -61,12 +62,20 @@ static const char *op_name(enum op_kind kind)
 /* ---- slices -----------------------------------------------------------------------------------
  */
 
-static void add(struct profile *p, const struct tc_profile_part *part, int number, uint32_t from,
-		uint32_t to, uint32_t what)
+/* The timer may move in steps of a microsecond: where a part is short, the nominal clock is better.
+ */
+static double us_per_clock(const struct profile *p, const struct tc_profile_part *part)
 {
 	double span = (double)(uint32_t)(part->clock[1] - part->clock[0]);
 	double us = (double)(part->timer[1] - part->timer[0]) * 1e-3;
-	double per_clock = span > 0 ? us / span : 0;
+
+	return us >= 100 && span > 0 ? us / span : p->us_per_clock;
+}
+
+static void add(struct profile *p, const struct tc_profile_part *part, int number, uint32_t from,
+		uint32_t to, uint32_t what)
+{
+	double per_clock = us_per_clock(p, part);
 	int program = number % p->program->profile_programs;
 	uint32_t cta = (uint32_t)(number / p->program->profile_programs);
 	struct emu_trace_event e = {.track = p->program->profile_names[program],
@@ -203,6 +212,9 @@ int tc_kernel_profile(lua_State *L, struct run *r, struct device *d, const struc
 			return tc_fail_device(L, &e);
 		return tc_raise_program(L, program, &e);
 	}
+	struct device_properties properties = {0};
+	d->ops->properties(d, &properties);
+	p.us_per_clock = properties.clock_khz > 0 ? 1e3 / properties.clock_khz : 1e-3;
 	bool ok = make_trace(&p, parts);
 	free(p.ops);
 	/* The run's finalizer frees it, also where what follows fails. */

@@ -298,6 +298,30 @@ static void probe(const CUlaunchConfig *c, void **parameters)
 	memcpy(out, values, sizeof values);
 }
 
+/* What two programs in two CTAs of a kernel with a profile write: ops 0 to 4, every 198 clocks. */
+static void timed(void **parameters)
+{
+	struct part {
+		uint64_t timer[2];
+		uint32_t clock[2], events, unused;
+		struct {
+			uint32_t op, clock;
+		} event[4096];
+	} *part = *(struct part **)parameters[0];
+
+	for (int i = 0; part && i < 4; i++, part++) {
+		part->timer[0] = 5000000 + 2000 * (unsigned)(i / 2);
+		part->timer[1] = part->timer[0] + 1000;
+		part->clock[0] = 1000;
+		part->clock[1] = 1000 + 5 * 198;
+		part->events = 5;
+		for (uint32_t j = 0; j < 5; j++) {
+			part->event[j].op = j == 3 ? 3 | 0x80000000u : j;
+			part->event[j].clock = 1000 + 198 * j;
+		}
+	}
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **parameters, void **extra)
 {
 	const char *name = (const char *)f;
@@ -313,6 +337,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **paramete
 		memcpy(*(void **)parameters[0], parameters[1], 128);
 	else if (!strcmp(name, "loads"))
 		memcpy(*(void **)parameters[0], (int[]){cubins, texts}, 2 * sizeof(int));
+	else if (!strcmp(name, "timed"))
+		timed(parameters);
 	else if (!strcmp(name, "wild"))
 		sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
 	else if (!strcmp(name, "trap"))
