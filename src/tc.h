@@ -225,7 +225,8 @@ struct alloc {
 	int swizzle;
 	bool swizzle_given;
 	bool atom_32; /* SMEM: a swizzle of 128 that moves 32 bytes together, not 16 */
-	/* SMEM: 16 elements of 4 bits fill 16 bytes, packed at their start; TMEM: each in a byte. */
+	/* SMEM: 16 elements of 4 bits fill 16 bytes, packed at their start; TMEM: each in a byte.
+	 */
 	bool padded;
 	/* SMEM: `tiling` given; only checked, since the image is the compiler's choice */
 	bool tiling_given;
@@ -396,7 +397,7 @@ struct role_op {
 };
 
 struct store_reduction; /* check_copy.h */
-struct copy_op { /* COPY_GMEM_TO_SMEM, COPY_SMEM_TO_GMEM */
+struct copy_op {        /* COPY_GMEM_TO_SMEM, COPY_SMEM_TO_GMEM */
 	struct ref *src, *dst;
 	struct barrier_ref barrier;
 	unsigned collective_axes; /* bit i: cluster axis i; 0: none */
@@ -441,7 +442,7 @@ struct store_op {
 	struct ref *ref;
 	struct frag *value;
 	struct barrier_ref barrier; /* STORE into a peer's SMEM: its barrier, or none */
-}; /* ASYNC_STORE_TMEM, STORE */
+};                                  /* ASYNC_STORE_TMEM, STORE */
 struct load_scalar_op {
 	struct ref *ref;
 	struct val *result;
