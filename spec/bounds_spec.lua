@@ -135,7 +135,8 @@ describe("an index beyond its array", function()
          end)
          assert.is_true(run(k, 1, "fast").completed)
          local hazard = run(k, 2, "fast").hazards[1]
-         assert.matches('index .- of dimension 0 of "scales" %(TMEM made at line %d+%) is outside 0 to 1', hazard.message)
+         assert.matches('index .- of dimension 0 of "scales" %(TMEM made at line %d+%) is outside 0 to 1',
+            hazard.message)
          assert.equal(line, hazard.lua_line)
       end
    end)

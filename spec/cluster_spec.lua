@@ -133,8 +133,8 @@ end)
 
 describe("tc.cluster_ref", function()
   for _, target in ipairs{ "sm_90a", "sm_100a" } do
-    for i, how in ipairs{ "arrival", "counted", "arrival", "counted" } do
-      local size = i < 3 and 2 or 4
+    for number, how in ipairs{ "arrival", "counted", "arrival", "counted" } do
+      local size = number < 3 and 2 or 4
       it(("lets %d CTAs reduce in rank order, %s, %s"):format(size, how, target), function()
         local R, C = 64, 32
         local kernel = cluster.reduce(size, R, C, how)
@@ -213,7 +213,8 @@ describe("tc.cluster_ref", function()
       return function() s:store(1, { barrier = b }) end,
         function() tc.cluster_ref(s, 1):store(1, { barrier = b }) end
     end, pair)
-  helper.refuses("takes a store with a barrier, of 32 bits", "A store with a barrier moves elements of 32 bits, got float16",
+  helper.refuses("takes a store with a barrier, of 32 bits",
+    "A store with a barrier moves elements of 32 bits, got float16",
     function()
       local s, t, b = tc.smem({ 64, 64 }, tc.float16), tc.smem({ 64, 64 }, tc.float32), tc.barrier{}
       return function() tc.cluster_ref(s, 1):store(1, { barrier = b }) end,
@@ -225,7 +226,8 @@ describe("tc.cluster_ref", function()
     return function() tc.cluster_ref(s, 1):store(1, { barrier = tc.cluster_ref(b, 1) }) end,
       function() tc.cluster_ref(s, 1):store(1, { barrier = b }) end
   end, pair)
-  helper.refuses("takes a store with a barrier, not of an element", "option 'barrier' is for fragments; this is one element:", function()
+  helper.refuses("takes a store with a barrier, not of an element",
+    "option 'barrier' is for fragments; this is one element:", function()
     local s, b = tc.smem({ 64, 64 }, tc.float32), tc.barrier{}
     return function() tc.cluster_ref(s, 1)[0][0]:store(1.0, { barrier = b }) end,
       function() tc.cluster_ref(s, 1)[0][0]:store(1.0) end

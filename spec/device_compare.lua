@@ -108,7 +108,8 @@ local function supervise(options)
   local first, deadline = 1, os.time() + tonumber(options.seconds)
   write(options.log, "")
   while os.time() < deadline do
-    local ok = os.execute(("timeout %s %s %s --worker '%s' --part %s --first %d --device %s --out '%s' --log '%s' >>'%s.err' 2>&1")
+    local ok = os.execute((
+      "timeout %s %s %s --worker '%s' --part %s --first %d --device %s --out '%s' --log '%s' >>'%s.err' 2>&1")
       :format(deadline - os.time() + 1, os.getenv "LUA" or "lua5.4", arg[0], options.supervise, options.part, first,
         options.device, options.out, options.log, options.log))
     local begun, finished = last_begun(options.log)
@@ -158,7 +159,8 @@ local function summary(options, chosen)
   end
   write(options.out .. "/notes.txt", table.concat(notes, "\n") .. "\n")
   if options.record then
-    groups.record(options.record, "# What an NVIDIA H200 left in memory: families of cases, the end of a hash of each case's memory.\n",
+    groups.record(options.record,
+      "# What an NVIDIA H200 left in memory: families of cases, the end of a hash of each case's memory.\n",
       results)
   end
   print(("details: %s/notes.txt"):format(options.out))
@@ -176,7 +178,8 @@ local function main(options)
   os.execute(("rm -rf '%s' && mkdir -p '%s'"):format(options.out, options.out))
   for _, group in ipairs(chosen) do
     for part = 1, group.parts do
-      running[#running + 1] = assert(io.popen(("%s %s --supervise %s --part %dof%d --device %s --out '%s' --log '%s/%s.%d.log'%s")
+      running[#running + 1] = assert(io.popen((
+        "%s %s --supervise %s --part %dof%d --device %s --out '%s' --log '%s/%s.%d.log'%s")
         :format(os.getenv "LUA" or "lua5.4", arg[0], group.name, part, group.parts, options.device, options.out,
           options.out,
           group.name, part, " --seconds " .. (options.seconds or group.seconds or 80))))

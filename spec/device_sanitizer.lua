@@ -22,7 +22,8 @@ local function rows()
     local plain = mutation.text(case)
     local ok, spoilt = pcall(row[4], plain)
     -- a row of Blackwell is one of Hopper too where the same change can be made to Hopper's text
-    if ok and (spoilt ~= plain or case.block) and pcall(function() return tc.ptx(spoilt):cubin { target = "sm_90a" } end) then
+    if ok and (spoilt ~= plain or case.block)
+      and pcall(function() return tc.ptx(spoilt):cubin { target = "sm_90a" } end) then
       list[#list + 1] = { number = row[1], what = row[2], case = case, text = spoilt,
         native = row[3].target == "sm_90a" }
     end

@@ -40,7 +40,9 @@ done:
  ld.param.u64 %rd3, [out];
  mad.wide.u32 %rd3, %r0, 64, %rd3;
  shl.b32 %r11, %r1, 21; add.u32 %r11, %r11, %r6;
- tcgen05.ld.sync.aligned.32x32b.x16.b32 {%r20,%r21,%r22,%r23,%r24,%r25,%r26,%r27,%r28,%r29,%r30,%r31,%r32,%r33,%r34,%r35}, [%r11];
+ tcgen05.ld.sync.aligned.32x32b.x16.b32
+  {%r20,%r21,%r22,%r23,%r24,%r25,%r26,%r27,%r28,%r29,%r30,%r31,%r32,%r33,%r34,%r35},
+  [%r11];
  tcgen05.wait::ld.sync.aligned;
  st.global.v4.b32 [%rd3], {%r20,%r21,%r22,%r23};
  st.global.v4.b32 [%rd3+16], {%r24,%r25,%r26,%r27};

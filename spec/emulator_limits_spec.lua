@@ -73,7 +73,7 @@ describe("a tensor map", function()
 
   local function map(rank, box)
     local shape = { 8 }
-    for i = 2, rank do table.insert(shape, 1, 2) end
+    for _ = 2, rank do table.insert(shape, 1, 2) end
     tc.device "emulator:sm_90a":use()
     return { rank = rank, map = tc.tensormap(tc.zeros(shape, "f32"), { box = box }) }
   end
@@ -82,7 +82,8 @@ describe("a tensor map", function()
 
   for _, mode in ipairs { "fast", "check" } do
     for _, box in ipairs { { 256, 256, 256, 256, 256 }, { 256, 256, 256, 64, 1 }, { 256, 256, 1, 1, 1 } } do
-      it(("of a box of %s, beyond shared memory, is refused in mode %s"):format(table.concat(box, "x"), mode), function()
+      local box_text = table.concat(box, "x")
+      it(("of a box of %s, beyond shared memory, is refused in mode %s"):format(box_text, mode), function()
         local report = emulate(load, map(5, box), mode)
         assert.equal("out-of-bounds", report.hazards[1].rule)
         assert.matches("write of %d+ bytes of shared memory", report.hazards[1].message)

@@ -78,9 +78,11 @@ describe("Sizes:", function()
    refuses("N of int8", "In 1 CTA integer MMA, N must be a multiple of 16, got N=72",
       case({ a = tc.i8, d = tc.i32, n = 72, b_t = true }, nil, { a = tc.i8, d = tc.i32, n = 24, b_t = true }))
    refuses("N of int8, M = 64", "In 1 CTA integer MMA, N must be a multiple of 16, got N=40",
-      case({ a = tc.i8, d = tc.i32, m = 64, n = 40, b_t = true }, nil, { a = tc.i8, d = tc.i32, m = 64, n = 48, b_t = true }))
+      case({ a = tc.i8, d = tc.i32, m = 64, n = 40, b_t = true }, nil,
+        { a = tc.i8, d = tc.i32, m = 64, n = 48, b_t = true }))
    refuses("collective N", "In 2 CTA MMA, N must be a multiple of 8, got N=4", function()
-      local acc, good = tc.tmem({ 128, 8 }, tc.f32, { collective = true }), tc.tmem({ 128, 16 }, tc.f32, { collective = true })
+      local acc = tc.tmem({ 128, 8 }, tc.f32, { collective = true })
+      local good = tc.tmem({ 128, 16 }, tc.f32, { collective = true })
       local a, b = tc.smem({ 128, 64 }, tc.f16), tc.smem({ 4, 64 }, tc.f16, { swizzle = "none", tiling = { 4, 8 } }):T()
       local eight = tc.smem({ 8, 64 }, tc.f16):T()
       return function() tc.mma(acc, a, b, { collective_axis = "x" }) end,

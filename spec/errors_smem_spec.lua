@@ -10,7 +10,8 @@ local function alloc(bad, good)
 end
 
 describe("tc.smem refuses", function()
-   refuses("padding of other elements", "padded is for float4_e2m1fn, and in TMEM for float6_e3m2fn, not for float8_e4m3fn in SMEM.", function()
+   refuses("padding of other elements",
+      "padded is for float4_e2m1fn, and in TMEM for float6_e3m2fn, not for float8_e4m3fn in SMEM.", function()
       return function() tc.smem({ 8, 128 }, tc.e4m3, { padded = true }) end,
          function() tc.smem({ 8, 128 }, tc.e2m1, { padded = true }) end
    end)

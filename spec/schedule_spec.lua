@@ -308,11 +308,11 @@ describe("tc.try_cluster_cancel and tc.query_cluster_cancel", function()
       function() tc.nd_loop({ 8 }, function() end, { collective_axes = { "x" } }) end
   end, { grid = { 4 }, grid_names = { "x" } })
 
-  for _, loop in ipairs{ function(fn) tc.range(2, fn) end, function(fn) tc.loop(fn) end } do
+  for _, outer in ipairs{ function(fn) tc.range(2, fn) end, function(fn) tc.loop(fn) end } do
     helper.refuses("a dynamic loop in another one",
       "tc.dynamic_scheduling_loop in another loop: in its second turn no work is left.",
       function()
-        return function() loop(function() tc.dynamic_scheduling_loop("x", function() end) end) end,
+        return function() outer(function() tc.dynamic_scheduling_loop("x", function() end) end) end,
           function() tc.dynamic_scheduling_loop("x", function() tc.range(2, function() end) end) end
       end, { grid = { 4 }, grid_names = { "x" } })
   end

@@ -25,7 +25,9 @@ FILL:
  fence.proxy.async; fence.mbarrier_init.release.cluster;
  barrier.cluster.arrive; barrier.cluster.wait;
  cvt.u64.u32 %%rd10, %%r10; cvt.u64.u32 %%rd11, %%r11; add.u64 %%rd12, %%rd1, 4096; add.u64 %%rd12, %%rd12, %%rd10;
- add.u32 %%r13, %%r2, %%r11; add.u32 %%r14, %%r2, %%r10; add.u64 %%rd13, %%rd2, %%rd11; mov.u32 %%r6, %%cluster_nctarank; sub.u32 %%r5, %%r6, %%r4;
+ add.u32 %%r13, %%r2, %%r11; add.u32 %%r14, %%r2, %%r10; add.u64 %%rd13, %%rd2, %%rd11;
+ mov.u32 %%r6, %%cluster_nctarank;
+ sub.u32 %%r5, %%r6, %%r4;
  sub.u32 %%r5, %%r5, 1;
  mapa.shared::cluster.u32 %%r15, %%r13, %%r5; mapa.shared::cluster.u32 %%r16, %%r3, %%r5;
 %s
@@ -80,7 +82,8 @@ return function()
   for _, space in ipairs { "shared::cluster", "shared::cta" } do
     local name = ("cp.async.bulk.%s.global%s"):format(space, tail)
     add(name, frame:format(to_shared:format("", "@%p0 " .. name .. " [%r13], [%rd12], %r12, [%r3];"), dump), "b32", 1)
-    add(name .. ".L2::cache_hint", frame:format(to_shared:format("createpolicy.fractional.L2::evict_last.b64 %rd20, 1.0;",
+    add(name .. ".L2::cache_hint",
+      frame:format(to_shared:format("createpolicy.fractional.L2::evict_last.b64 %rd20, 1.0;",
       "@%p0 " .. name .. ".L2::cache_hint [%r13], [%rd12], %r12, [%r3], %rd20;"), dump), "b32", 1)
   end
   for _, ctas in ipairs { 2, 4 } do

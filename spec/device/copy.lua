@@ -126,7 +126,8 @@ local function remote(add)
  barrier.cluster.arrive; barrier.cluster.wait;
  mov.u32 %%r73, %%cluster_ctarank; xor.b32 %%r73, %%r73, 1; mapa.shared::cluster.u32 %%r74, %%r71, %%r73;
  mapa.shared::cluster.u32 %%r75, %%r72, %%r73;
- ld.global.v4.b32 {%%r10, %%r11, %%r12, %%r13}, [%%rd1+16]; mov.b64 %%rd10, {%%r10, %%r11}; mov.b64 %%rd11, {%%r12, %%r13};
+ ld.global.v4.b32 {%%r10, %%r11, %%r12, %%r13}, [%%rd1+16];
+ mov.b64 %%rd10, {%%r10, %%r11}; mov.b64 %%rd11, {%%r12, %%r13};
  %s [%%r74], %s, [%%r75];
 WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %%p3, [%%r72], 0;
  @!%%p3 bra WAIT;

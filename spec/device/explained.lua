@@ -27,7 +27,8 @@ return {
   { "^mma%.sync%.aligned%.m8n8k4%.%w+%.%w+%.f16%.f16%.f16%.f16",
     "the sum of f32 and C is rounded to f16 once more or less: not modelled",
     1 },
-  { "^map .* interleave 32B swizzle", "the documents ask for swizzle 32B with it; the driver encodes maps that the device then never ends" },
+  { "^map .* interleave 32B swizzle",
+    "the documents ask for swizzle 32B with it; the driver encodes maps that the device then never ends" },
   { "^triton_sm90_attn", "exponentials by ex2.approx: a unit in the last place of single results, rounded to f16", 24,
     0x1p-12 },
 }

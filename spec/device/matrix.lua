@@ -13,8 +13,10 @@ FILL:
  add.u32 %%r22, %%r22, 32; setp.lt.u32 %%p1, %%r22, 128;
  @%%p1 bra FILL;
  bar.sync 0;
- mul.wide.u32 %%rd5, %%r20, 4; add.u64 %%rd6, %%rd1, %%rd5; ld.global.b32 %%r10, [%%rd6+2048]; add.u32 %%r10, %%r10, %%r21;
- mul.wide.u32 %%rd5, %%r20, 16; add.u64 %%rd6, %%rd1, %%rd5; ld.global.v4.b32 {%%r11, %%r12, %%r13, %%r14}, [%%rd6+2176];
+ mul.wide.u32 %%rd5, %%r20, 4; add.u64 %%rd6, %%rd1, %%rd5;
+ ld.global.b32 %%r10, [%%rd6+2048]; add.u32 %%r10, %%r10, %%r21;
+ mul.wide.u32 %%rd5, %%r20, 16; add.u64 %%rd6, %%rd1, %%rd5;
+ ld.global.v4.b32 {%%r11, %%r12, %%r13, %%r14}, [%%rd6+2176];
 %s]]
 
 local BLOCKS = 16

@@ -50,7 +50,8 @@ local function fill(type, bytes, kind, random)
   end
   local width, mantissa, bias = table.unpack(format)
   for i = 1, bytes * 8 // width do
-    local word, code = random()
+    local word = random()
+    local code
     if kind == "integers" then
       code = integer(format, (word >> 20 & 0xffff) % 9 - 4)
     else

@@ -241,8 +241,10 @@ local function least_normals(add)
  and.b32 %%r22, %%r22, 0xff; or.b32 %%r22, %%r22, %s; shl.b32 %%r23, %%r20, 15; and.b32 %%r23, %%r23, 0x80000000;
  %s
  %s %s4, %s5, %s6%s;
- cvt.u64.u%d %%rd3, %s4;]]):format(one, least, width == 32 and "mov.b32 %r5, %r21; or.b32 %r6, %r22, %r23; mov.b32 %r7, 0;"
-        or "cvt.u16.u32 %h5, %r21; shr.u32 %r23, %r23, 16; or.b32 %r22, %r22, %r23; cvt.u16.u32 %h6, %r22; mov.b16 %h7, 0;",
+ cvt.u64.u%d %%rd3, %s4;]]):format(one, least, width == 32
+        and "mov.b32 %r5, %r21; or.b32 %r6, %r22, %r23; mov.b32 %r7, 0;"
+        or "cvt.u16.u32 %h5, %r21; shr.u32 %r23, %r23, 16;\n"
+          .. " or.b32 %r22, %r22, %r23; cvt.u16.u32 %h6, %r22; mov.b16 %h7, 0;",
         operation, register, register, register, third and ", " .. register .. "7" or "", width, register) }
   end
   for _, rounding in ipairs { "rn", "rz", "rm", "rp" } do

@@ -49,11 +49,13 @@ end
 
 local function load_text(rank, space, mask)
   local multicast = mask and ".multicast::cluster" or ""
-  local issue = ("cp.async.bulk.tensor.%dd.%s.global.tile.mbarrier::complete_tx::bytes%s [%%r17], [%%rd10, %s], [%%r3]%s;")
+  local issue =
+    ("cp.async.bulk.tensor.%dd.%s.global.tile.mbarrier::complete_tx::bytes%s\n [%%r17], [%%rd10, %s], [%%r3]%s;")
     :format(rank, space, multicast, coordinates(rank), mask and ", %h1" or "")
   local first = mask and " mov.u32 %r30, %cluster_ctarank; setp.eq.u32 %p4, %r30, 0; and.pred %p4, %p4, %p0;"
     .. (" mov.u16 %%h1, %d;\n @%%p4 "):format(mask) or " @%p0 "
-  return whole(" @%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r3], %r15;\n barrier.cluster.arrive; barrier.cluster.wait;\n"
+  return whole(" @%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r3], %r15;\n"
+    .. " barrier.cluster.arrive; barrier.cluster.wait;\n"
     .. first .. issue .. [[
 
 WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p3, [%r3], 0;
@@ -333,7 +335,8 @@ end
 local function edges(add)
   local function probe(title, rank, dtype, options, coordinates_, store)
     local g = geometry(rank, dtype, span[options.swizzle], options)
-    local text = store and store_text(rank, ("cp.async.bulk.tensor.%dd.global.shared::cta.tile.bulk_group"):format(rank))
+    local text = store
+      and store_text(rank, ("cp.async.bulk.tensor.%dd.global.shared::cta.tile.bulk_group"):format(rank))
       or load_text(rank, "shared::cluster")
     local place = { title, type(coordinates_) == "function" and coordinates_(g) or coordinates_ }
     for i = 1, rank do place[2][i] = place[2][i] or 0 end

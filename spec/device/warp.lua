@@ -11,7 +11,8 @@ local function within(mask, text)
  @!%%p4 bra SKIP;
 %s
 SKIP:
- selp.u32 %%r6, 1, 0, %%p1; shl.b32 %%r5, %%r5, 1; or.b32 %%r5, %%r5, %%r6; mov.b64 %%rd3, {%%r4, %%r5};]]):format(mask, text)
+ selp.u32 %%r6, 1, 0, %%p1; shl.b32 %%r5, %%r5, 1; or.b32 %%r5, %%r5, %%r6;
+ mov.b64 %%rd3, {%%r4, %%r5};]]):format(mask, text)
 end
 
 local function shuffles(add)
