@@ -469,6 +469,8 @@ struct smem_view {
 	bool transposed;          /* the view swaps them */
 };
 void tc_low_smem_view(struct low *l, const struct ref *r, struct smem_view *v);
+/* `offset` bytes behind the view's tile. */
+struct maddr tc_low_smem_at(struct low *l, const struct smem_view *v, struct mopnd offset);
 /* Address of a TMEM view: its lane and column; the TMEM base is included. */
 struct maddr tc_low_tmem_view(struct low *l, const struct ref *r);
 /* The same for this warp's window of 32 lanes: 32 * (warp % 4) << 16 is added. */

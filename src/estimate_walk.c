@@ -14,11 +14,6 @@ static struct known of(int64_t i)
 /* ---- values -----------------------------------------------------------------------------------
  */
 
-static int64_t floor_div(int64_t a, int64_t b)
-{
-	return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-
 static struct known binary(enum scalar_op op, int64_t a, int64_t b)
 {
 	switch (op) {
@@ -29,9 +24,9 @@ static struct known binary(enum scalar_op op, int64_t a, int64_t b)
 	case SO_MUL:
 		return of(a * b);
 	case SO_FLOORDIV:
-		return b ? of(floor_div(a, b)) : unknown;
+		return b ? of(tc_floor_div(a, b)) : unknown;
 	case SO_MOD:
-		return b ? of(a - b * floor_div(a, b)) : unknown;
+		return b ? of(a - b * tc_floor_div(a, b)) : unknown;
 	case SO_AND:
 	case SO_LAND:
 		return of(a & b);

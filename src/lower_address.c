@@ -222,6 +222,17 @@ void tc_low_smem_view(struct low *l, const struct ref *r, struct smem_view *v)
 		v->tile.reg = base;
 }
 
+struct maddr tc_low_smem_at(struct low *l, const struct smem_view *v, struct mopnd offset)
+{
+	struct maddr at = v->tile;
+
+	if (offset.kind == MO_IMM)
+		at.offset += offset.imm;
+	else
+		at.reg = tc_low_add(l, offset, mo_reg(at.reg.id ? at.reg : l->c->smem)).reg;
+	return at;
+}
+
 /* ---- TMEM --------------------------------------------------------------------------------------
  */
 

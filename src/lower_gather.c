@@ -21,12 +21,7 @@ static struct maddr rows_address(struct low *l, const struct ref *rows)
 			       "swizzle = \"none\"");
 	offset = tc_low_add(l, tc_low_mul(l, v.row, v.layout.row_bytes),
 			    tc_low_mul(l, v.column, bytes));
-	if (offset.kind == MO_IMM)
-		v.tile.offset += offset.imm;
-	else
-		v.tile.reg =
-			tc_low_add(l, offset, mo_reg(v.tile.reg.id ? v.tile.reg : l->c->smem)).reg;
-	return v.tile;
+	return tc_low_smem_at(l, &v, offset);
 }
 
 static void load_rows(struct low *l, const struct ref *rows, struct maddr at, int64_t first,

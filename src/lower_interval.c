@@ -13,11 +13,6 @@ static struct interval make(int64_t low, int64_t high)
 	return r;
 }
 
-static int64_t floor_div(int64_t a, int64_t b)
-{
-	return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-
 static struct interval corners(struct interval a, struct interval b)
 {
 	int64_t p[4] = {a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high};
@@ -48,8 +43,8 @@ static struct interval of_expr(struct low *l, const struct val *v)
 	case SO_FLOORDIV:
 		if (b.low < 1)
 			return all;
-		return make(floor_div(a.low, a.low < 0 ? b.low : b.high),
-			    floor_div(a.high, a.high < 0 ? b.high : b.low));
+		return make(tc_floor_div(a.low, a.low < 0 ? b.low : b.high),
+			    tc_floor_div(a.high, a.high < 0 ? b.high : b.low));
 	case SO_MOD:
 		if (b.low < 1)
 			return all;

@@ -16,12 +16,7 @@ static struct maddr response(struct low *l, const struct ref *r)
 
 	tc_low_smem_view(l, r, &v);
 	offset = tc_low_mul(l, v.row, v.layout.row_bytes);
-	if (offset.kind == MO_IMM)
-		v.tile.offset += offset.imm;
-	else
-		v.tile.reg =
-			tc_low_add(l, offset, mo_reg(v.tile.reg.id ? v.tile.reg : l->c->smem)).reg;
-	return v.tile;
+	return tc_low_smem_at(l, &v, offset);
 }
 
 void tc_lower_try_cluster_cancel(struct low *l, const struct op *op)

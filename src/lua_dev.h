@@ -137,6 +137,9 @@ struct assembled_program {
 bool tc_set_assembly(lua_State *L, const char *log, const char *entry, const char *assembler,
 		     struct assembly_info *info);
 
+/* lua_export.c: raises where it cannot. */
+void tc_write_file(lua_State *L, const char *path, const char *text, size_t length);
+
 /* lua_trace.c */
 void tc_trace_begin(lua_State *L, struct run *r);
 void tc_push_trace(lua_State *L, const struct run *r); /* as text */

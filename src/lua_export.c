@@ -99,11 +99,8 @@ static void push_manifest(lua_State *L, const struct kern *k, const struct progr
 	luaL_pushresult(&b);
 }
 
-/* Writes the string on top of the stack and pops it; the file's name goes to the list below. */
-static void write_file(lua_State *L, int list, const char *path)
+void tc_write_file(lua_State *L, const char *path, const char *text, size_t length)
 {
-	size_t length;
-	const char *text = lua_tolstring(L, -1, &length);
 	FILE *f = fopen(path, "wb");
 	bool ok = f && fwrite(text, 1, length, f) == length;
 
@@ -111,6 +108,15 @@ static void write_file(lua_State *L, int list, const char *path)
 		ok = false;
 	if (!ok)
 		tc_error(L, "cannot write '%s': %s", path, strerror(errno));
+}
+
+/* Writes the string on top of the stack and pops it; the file's name goes to the list below. */
+static void write_file(lua_State *L, int list, const char *path)
+{
+	size_t length;
+	const char *text = lua_tolstring(L, -1, &length);
+
+	tc_write_file(L, path, text, length);
 	lua_pop(L, 1);
 	lua_pushstring(L, path);
 	lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);

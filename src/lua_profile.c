@@ -1,4 +1,5 @@
 /* kernel:profile: from the times that a kernel wrote to the slices of a trace. */
+#include "compile.h"
 #include "lua_dev.h"
 
 #include <stdio.h>
@@ -22,41 +23,13 @@ struct profile {
 static void list_ops(struct profile *p, const struct scope *s)
 {
 	for (const struct op *o = s->first; o; o = o->next) {
-		const struct scope *body[2] = {NULL, NULL};
+		const struct scope *body[2];
 
 		if (o->id < p->kern->op_count)
 			p->ops[o->id] = o;
-		switch (o->kind) {
-		case OP_RANGE:
-			body[0] = o->u.range.body;
-			break;
-		case OP_LOOP:
-			body[0] = o->u.loop.body;
-			break;
-		case OP_WHEN:
-			body[0] = o->u.when.then;
-			body[1] = o->u.when.otherwise;
-			break;
-		case OP_ROLE:
-			body[0] = o->u.role.body;
-			break;
-		default:
-			break;
-		}
-		for (int i = 0; i < 2; i++)
-			if (body[i])
-				list_ops(p, body[i]);
+		for (int i = tc_op_bodies(o, body) - 1; i >= 0; i--)
+			list_ops(p, body[i]);
 	}
-}
-
-static const char *op_name(enum op_kind kind)
-{
-	static const char *const names[] = {
-#define OP(id, name, ...) name,
-#include "ops.def"
-	};
-
-	return names[kind];
 }
 
 /* ---- slices -----------------------------------------------------------------------------------
@@ -89,7 +62,7 @@ static void add(struct profile *p, const struct tc_profile_part *part, int numbe
 	e.cta[0] = cta % p->grid[0];
 	e.cta[1] = cta / p->grid[0] % p->grid[1];
 	e.cta[2] = cta / p->grid[0] / p->grid[1];
-	snprintf(name, sizeof name, "line %d: %s", o->pos.line, op_name(o->kind));
+	snprintf(name, sizeof name, "line %d: %s", o->pos.line, tc_op_name(o->kind));
 	if (o->kind == OP_BARRIER_WAIT) {
 		const struct barrier *b = o->u.wait.barrier.barrier;
 

@@ -4,7 +4,6 @@
  */
 #include "lua_dev.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,13 +218,7 @@ int tc_report_trace(lua_State *L)
 	if (lua_getfield(L, 1, "trace_text") != LUA_TSTRING)
 		return tc_error(L, "this run kept no trace: emulate with the option trace = true");
 	const char *text = lua_tolstring(L, -1, &length);
-	FILE *f = fopen(path, "wb");
-	bool ok = f && fwrite(text, 1, length, f) == length;
-
-	if (f && fclose(f))
-		ok = false;
-	if (!ok)
-		return tc_error(L, "cannot write '%s': %s", path, strerror(errno));
+	tc_write_file(L, path, text, length);
 	lua_settop(L, 1);
 	return 1;
 }

@@ -8,6 +8,11 @@ static const char *const op_names[] = {
 #include "ops.def"
 };
 
+const char *tc_op_name(enum op_kind kind)
+{
+	return op_names[kind];
+}
+
 /* ---- operands of ops ----------------------------------------------------- */
 
 /* smem0[i3 % 4, 0:128, 0:64], with .T for a transposed view. */

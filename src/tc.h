@@ -686,6 +686,7 @@ struct val *tc_val_float(struct kern *k, float f);
 /* Folds constants and simplifies; operands must be visible here. */
 struct val *tc_val_expr(struct kern *k, enum scalar_op op, struct val *a, struct val *b,
 			struct val *c);
+int64_t tc_floor_div(int64_t a, int64_t b);                /* as Lua's //; b is not 0 */
 bool tc_val_is_const(const struct val *v, int64_t *value); /* NULL counts as 0 */
 /* Largest power of two (up to 2^16) that surely divides v. */
 int tc_val_divisor(const struct val *v);
@@ -745,6 +746,7 @@ void tc_print_attributes(struct strbuf *b, const struct alloc *a);
 bool tc_ref_is_whole(const struct ref *r);
 extern const char *const tc_space_names[];
 /* print_op.c */
+const char *tc_op_name(enum op_kind kind);
 void tc_print_op(struct strbuf *b, struct kern *k, const struct op *op); /* one line */
 void tc_print_ops(struct strbuf *b, struct kern *k);                     /* the scope tree */
 

@@ -172,7 +172,7 @@ static int32_t wrap(int64_t i)
 	return (int32_t)(uint32_t)(uint64_t)i;
 }
 
-static int64_t floor_div(int64_t a, int64_t b)
+int64_t tc_floor_div(int64_t a, int64_t b)
 {
 	int64_t q = a / b;
 
@@ -189,9 +189,9 @@ static struct val *fold_int(struct kern *k, enum scalar_op op, int64_t a, int64_
 	case SO_MUL:
 		return tc_val_const(k, wrap(a * b));
 	case SO_FLOORDIV:
-		return tc_val_const(k, wrap(floor_div(a, b)));
+		return tc_val_const(k, wrap(tc_floor_div(a, b)));
 	case SO_MOD:
-		return tc_val_const(k, wrap(a - b * floor_div(a, b)));
+		return tc_val_const(k, wrap(a - b * tc_floor_div(a, b)));
 	case SO_AND:
 		return tc_val_const(k, wrap(a & b));
 	case SO_OR:
