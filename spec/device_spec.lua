@@ -28,6 +28,29 @@ describe("tc.device", function()
     assert.equal("emulated sm_100a", properties.description)
   end)
 
+  it("an emulated device has the multiprocessors of an H200, B200 or B300, which a kernel reads too", function()
+    for target, count in pairs { sm_90a = 132, sm_100a = 148, sm_103a = 148 } do
+      local device = tc.device("emulator:" .. target)
+      assert.equal(count, device.properties.sm_count)
+      device:use()
+      local out = tc.zeros({ 1 }, tc.u32)
+      tc.ptx((([[
+.version 8.8
+.target TARGET
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+ .reg .b32 %r0; .reg .b64 %rd0;
+ ld.param.u64 %rd0, [out];
+ mov.u32 %r0, %nsmid;
+ st.global.u32 [%rd0], %r0;
+ ret;
+}
+]]):gsub("TARGET", target))):kernel "k":emulate { grid = { 1 }, block = { 1 }, args = { out } }
+      assert.equal(count, out:get(0))
+    end
+  end)
+
   it("a name that no machine could have is an error that lists the names", function()
     assert.error_matches(function() tc.device("emulatr") end, "there is no device 'emulatr'")
     assert.error_matches(function() tc.device("cuda:x") end, "there is no device 'cuda:x'")

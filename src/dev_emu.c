@@ -465,7 +465,7 @@ static void properties(struct device *d, struct device_properties *p)
 	uint64_t limit = (uint64_t)tc_config_integer(CONFIG_emulator_memory);
 
 	snprintf(p->description, sizeof p->description, "emulated %s", d->target->name);
-	p->sm_count = 132;
+	p->sm_count = d->target->sm_count;
 	p->max_threads = d->target->max_threads;
 	p->memory = p->memory_free = limit ? limit : (uint64_t)64 << 30;
 	p->smem_limit = d->target->smem_limit;
@@ -498,6 +498,7 @@ struct device *tc_emulator_open(const struct target *t, struct err *e)
 {
 	struct emu_error why = {0};
 	struct emu_options options = {.target = t->name,
+				      .sm_count = t->sm_count,
 				      .memory_limit =
 					      (uint64_t)tc_config_integer(CONFIG_emulator_memory)};
 	struct device *d = calloc(1, sizeof *d);

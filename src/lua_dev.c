@@ -531,9 +531,9 @@ void tc_open_device(lua_State *L)
 		"---@field target string \"sm_100a\"\n"
 		"---@field is_emulator boolean\n"
 		"---@field properties table `description`, `sm_count`, `max_threads`, `clock_khz`, "
-		"`memory`, `memory_free`, `smem_limit` (bytes). Of an emulated device `sm_count` "
-		"is "
-		"132\n",
+		"`memory`, `memory_free`, `smem_limit` (bytes). An emulated device "
+		"has the `sm_count` of an H200 (sm_90a: 132), a B200 (sm_100a: 148) or a B300 "
+		"(sm_103a: 148)\n",
 		device_methods, device_meta);
 	tc_class(L, TC_STREAM, "An order of launches on a device.", stream_methods, stream_meta);
 	tc_class(L, TC_EVENT, "A point in the order of launches, with its time.", event_methods,

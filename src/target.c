@@ -75,6 +75,7 @@ static const struct target sm_90a = {.name = "sm_90a",
 				     .tmem_columns = 0,
 				     .max_threads = 1024,
 				     .registers = 65536,
+				     .sm_count = 132, /* H200 */
 				     .ops = &tc_ops_sm90};
 static const struct target sm_100a = {.name = "sm_100a",
 				      .sm = 100,
@@ -83,6 +84,7 @@ static const struct target sm_100a = {.name = "sm_100a",
 				      .tmem_columns = 512,
 				      .max_threads = 1024,
 				      .registers = 65536,
+				      .sm_count = 148, /* B200 */
 				      .ops = &tc_ops_sm100};
 static const struct target sm_103a = {.name = "sm_103a",
 				      .sm = 103,
@@ -91,6 +93,7 @@ static const struct target sm_103a = {.name = "sm_103a",
 				      .tmem_columns = 512,
 				      .max_threads = 1024,
 				      .registers = 65536,
+				      .sm_count = 148, /* B300 */
 				      .ops = &tc_ops_sm100};
 
 static const struct target *const targets[] = {&sm_90a, &sm_100a, &sm_103a, NULL};

@@ -1152,7 +1152,7 @@ local class_barrier = {}
 ---@field name string "cuda:0", "emulator:sm_100a"
 ---@field target string "sm_100a"
 ---@field is_emulator boolean
----@field properties table `description`, `sm_count`, `max_threads`, `clock_khz`, `memory`, `memory_free`, `smem_limit` (bytes). Of an emulated device `sm_count` is 132
+---@field properties table `description`, `sm_count`, `max_threads`, `clock_khz`, `memory`, `memory_free`, `smem_limit` (bytes). An emulated device has the `sm_count` of an H200 (sm_90a: 132), a B200 (sm_100a: 148) or a B300 (sm_103a: 148)
 local class_device = {}
 
 ---A new event, for measuring: `e:record(stream?)`, `e2:since(e1)`.
