@@ -90,10 +90,11 @@ describe("Views of TMEM refuse", function()
       local t = tc.tmem({ 128, 64 }, tc.f16, { packed = true })
       return function() return t:at(tc.all, tc.ds(1, 16)) end, function() return t:at(tc.all, tc.ds(16, 16)) end
    end)
-   refuses("columns of 64 rows", column, function()
-      local t = tc.tmem({ 64, 64 }, tc.f32)
-      return function() return t:at(tc.all, tc.ds(32, 32)) end, function() return t:at(tc.all, tc.ds(0, 64)) end
-   end)
+   refuses("columns of 64 rows of a pair", column, function()
+      local t = tc.tmem({ 64, 64 }, tc.f32, { collective = true })
+      local one = tc.tmem({ 64, 64 }, tc.f32, { layout = "half_lane" })
+      return function() return t:at(tc.all, tc.ds(32, 32)) end, function() return one:at(tc.all, tc.ds(32, 32)) end
+   end, { cluster = { 2 }, cluster_names = { "cta" } })
    refuses("an index of unknown alignment", column, function()
       local t, i = tc.tmem({ 128, 64 }, tc.f16, { packed = true }), tc.axis_index "n"
       return function() return t:at(tc.all, tc.ds(i, 16)) end, function() return t:at(tc.all, tc.ds(i * 16, 16)) end
@@ -102,6 +103,16 @@ describe("Views of TMEM refuse", function()
       "The column offset of a TMEM slice must be known to be a multiple of 8 columns, but 4 is not.", function()
          local t = tc.tmem({ 128, 64 }, tc.f32)
          return function() return t:at(tc.all, tc.ds(4, 8)) end, function() return t:at(tc.all, tc.ds(8, 4)) end
+      end)
+   refuses("an offset that is no multiple of 8 columns of 64 rows",
+      "The column offset of a TMEM slice must be known to be a multiple of 8 columns, but 4 is not.", function()
+         local t = tc.tmem({ 64, 64 }, tc.f32)
+         return function() return t:at(tc.all, tc.ds(4, 8)) end, function() return t:at(tc.all, tc.ds(8, 8)) end
+      end)
+   refuses("slots of 64 rows that are no multiple of 8 columns",
+      "The column offset of a TMEM slice must be known to be a multiple of 8 columns, but 1 * 4 is not.", function()
+         local t = tc.tmem({ 2, 64, 4 }, tc.f32)
+         return function() return t[1] end, function() return t[0] end
       end)
    refuses("slots that are no multiple of 8 columns",
       "The column offset of a TMEM slice must be known to be a multiple of 8 columns, but 1 * 4 is not.", function()

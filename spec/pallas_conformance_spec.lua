@@ -204,7 +204,7 @@ local function multiplies(o, kernel, atol, rtol)
   close(out, tc.reference.matmul(a, b, { transpose_a = o.a_transposed, transpose_b = o.b_transposed }), atol, rtol, o)
 end
 
--- spec/mma_conformance_spec.lua loads an accumulator of 64 rows at once, which 512 columns are too many for.
+-- spec/mma_conformance_spec.lua loads the accumulator in slices.
 describe("gpu_test:", function()
   it("mma_basic_float and _int, M = 64, N = 512", function()
     each({ 32, 64, 128 }, function(swizzle)

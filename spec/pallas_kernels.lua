@@ -46,8 +46,7 @@ function pallas.misaligned(dtype)
   end)
 end
 
--- One instruction has no more than 256 columns; two warpgroups load the result at once, which parts of 64 rows
--- cannot be.  o: m, n, k, a, d, swizzle.
+-- One instruction has no more than 256 columns; two warpgroups load the result at once.  o: m, n, k, a, d, swizzle.
 function pallas.wide(o)
   return one_cta("wide", { tc.gmem({ o.m, o.k }, o.a), tc.gmem({ o.n, o.k }, o.a), tc.gmem({ o.m, o.n }, o.d) },
     function(a, b, out)

@@ -64,18 +64,17 @@ static void check_smem_slice(struct kern *k, const struct ref *r, const struct i
 
 /* ---- TMEM ----------------------------------------------------------------------------- */
 
-/* Registers of 64 rows are cut as those of 128. */
-static enum tmem_layout layout_of(const struct kern *k, const struct alloc *a)
+/* Column n of the view is column n of the lanes: each row of these has a lane of its own. */
+static bool row_is_lane(const struct alloc *a)
 {
-	bool halves = a->layout == TML_HALF_LANE;
-
-	return halves && !tc_lanes_have_halves(k) ? TML_DEFAULT : a->layout;
+	return a->layout == TML_DEFAULT || a->layout == TML_HALF_LANE;
 }
 
-static int64_t column_tile(const struct kern *k, const struct alloc *a)
+static int64_t column_tile(const struct alloc *a)
 {
-	switch (layout_of(k, a)) {
+	switch (a->layout) {
 	case TML_DEFAULT:
+	case TML_HALF_LANE:
 		return a->packing;
 	case TML_SCALES:
 	case TML_B_SCALES_M64_COLLECTIVE:
@@ -90,11 +89,11 @@ static int64_t column_tile(const struct kern *k, const struct alloc *a)
 static void check_column_slice(struct kern *k, const struct ref *r, const struct index *x)
 {
 	const struct alloc *a = r->alloc;
-	int64_t tile = column_tile(k, a);
+	int64_t tile = column_tile(a);
 
 	if (!multiple_of(x->start, tile) || x->size % tile)
 		tc_documented(&k->err, TMEM_COLUMN_SLICE, tc_got(k, "the ref", r));
-	if (layout_of(k, a) == TML_DEFAULT && !multiple_of(x->start, 8 * a->packing))
+	if (row_is_lane(a) && !multiple_of(x->start, 8 * a->packing))
 		tc_documented(&k->err, TMEM_COLUMN_OFFSET, tc_got(k, "the ref", r),
 			      start_text(k, x));
 }
@@ -105,7 +104,7 @@ static void check_plane_offset(struct kern *k, const struct ref *r, const struct
 	const struct alloc *a = r->alloc;
 	int64_t plane = 1, start;
 
-	if (a->layout != TML_DEFAULT || (tc_val_is_const(x->start, &start) && start == 0))
+	if (!row_is_lane(a) || (tc_val_is_const(x->start, &start) && start == 0))
 		return;
 	for (int i = axis + 1; i < a->rank; i++)
 		if (i != a->rank - 2)
