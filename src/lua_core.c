@@ -21,8 +21,10 @@ int luaopen_tcmma_core(lua_State *L)
 	tc_open_launch(L);
 	tc_open_ref(L);
 	tc_open_barrier(L);
+	tc_open_axis(L);
 	tc_open_scalar(L);
 	tc_open_control(L);
+	tc_open_var(L);
 	tc_open_fragment(L);
 	tc_open_op(L);
 	tc_open_schedule(L);

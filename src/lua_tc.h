@@ -117,7 +117,9 @@ void tc_open_module(lua_State *L);   /* lua_module.c: tc.ptx, tc.cuda, tensormap
 void tc_open_kernel(lua_State *L);   /* lua_kern.c: kernel, record */
 void tc_open_ref(lua_State *L);      /* lua_ref.c */
 void tc_open_barrier(lua_State *L);  /* lua_barrier.c */
-void tc_open_control(lua_State *L);  /* lua_control.c: roles, range, when, var, scalars */
+void tc_open_control(lua_State *L);  /* lua_control.c: roles, range, when */
+void tc_open_var(lua_State *L);      /* lua_var.c */
+void tc_open_axis(lua_State *L);     /* lua_axis.c */
 void tc_open_scalar(lua_State *L);   /* lua_scalar.c */
 void tc_open_fragment(lua_State *L); /* lua_frag.c */
 void tc_open_op(lua_State *L);       /* lua_op.c: mma, copies, TMEM, prints */
@@ -240,6 +242,8 @@ bool tc_read_value(lua_State *L, int arg, struct lua_value *v);
 void tc_check_index_value(lua_State *L, int arg, struct lua_value *v, const char *what);
 /* A boolean or a recorded predicate. */
 void tc_check_condition(lua_State *L, int arg, struct lua_value *v);
+/* Any of them, or raises. */
+void tc_check_value(lua_State *L, int arg, struct lua_value *v);
 /* In the core: the value as a node ('i', 'f', 'b', 'v'). */
 struct val *tc_value_node(struct kern *k, const struct lua_value *v);
 void tc_push_scalar(lua_State *L, struct val *v);
