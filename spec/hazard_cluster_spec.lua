@@ -82,6 +82,39 @@ loaded:
  mbarrier.try_wait.parity.shared::cta.b64 %p3, [bar], 0;
  @!%p3 bra loaded;]]
 
+-- All but the first CTA read a word and say so, each in a word of its own, for which the first one waits before it
+-- writes; those whose number has the bit `late` say so without a release.
+local function readers(late)
+  return ([[
+ @%%p1 bra first;
+ ld.global.b32 %%r5, [%%rd2+16];
+ bar.sync 0;
+ mul.wide.u32 %%rd4, %%r1, 4;
+ add.u64 %%rd4, %%rd4, %%rd0;
+ and.b32 %%r6, %%r1, %d;
+ setp.ne.u32 %%p3, %%r6, 0;
+ @!%%p0 bra end;
+ @%%p3 st.relaxed.gpu.global.b32 [%%rd4+2048], 1;
+ @%%p3 bra end;
+ st.release.gpu.global.b32 [%%rd4+2048], 1;
+ bra end;
+first:
+ mov.u32 %%r6, %%nctaid.x;
+next:
+ sub.u32 %%r6, %%r6, 1;
+ mul.wide.u32 %%rd4, %%r6, 4;
+ add.u64 %%rd4, %%rd4, %%rd0;
+wait:
+ ld.acquire.gpu.global.b32 %%r4, [%%rd4+2048];
+ setp.eq.u32 %%p2, %%r4, 0;
+ @%%p2 bra wait;
+ setp.gt.u32 %%p2, %%r6, 1;
+ @%%p2 bra next;
+ bar.sync 0;
+ st.global.b32 [%%rd2], 7;
+end:]]):format(late)
+end
+
 -- { number and title, rules, body, options }
 local rows = {
   { "a release and an acquire hand data over", {}, handover {} },
@@ -115,6 +148,12 @@ local rows = {
   { "A24 within a cluster, a release for the CTA alone", { "scope" }, handover {
     ready = "st.release.cta.global.b32 [%rd0+2048], 1;", seen = "ld.acquire.cluster.global.b32 %r4, [%rd0+2048];",
   }, { cluster = 2 } },
+  { "D93 four CTAs have read what a fifth one writes", {}, readers(0), { grid = 5 } },
+  { "D93 the first and the third one do not release", { "global-race-clusters" }, readers(1), { grid = 5 } },
+  { "D93 the third and fourth one do not release", { "global-race-clusters" }, readers(2), { grid = 5 } },
+  { "D93 the last one does not release", { "global-race-clusters" }, readers(4), { grid = 5 } },
+  { "D93 a word that two warps have read and one releases", { "global-race-clusters" },
+    (readers(0):gsub("%[%%rd2%+16%];\n bar.sync 0;", "[%%rd0];")) },
   { "atomic operations of all CTAs on one word", {}, "red.relaxed.gpu.global.add.u32 [%rd2], 1;", { grid = 8 } },
   { "A24 atomic operations for the CTA alone", { "scope" }, "red.relaxed.cta.global.add.u32 [%rd2], 1;" },
   { "A24 the same within a cluster", { "scope" }, "red.relaxed.cta.global.add.u32 [%rd2], 1;", { cluster = 2 } },

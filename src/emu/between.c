@@ -1,22 +1,17 @@
 /*
  * What clusters have done to global memory, cell by cell, for those that run
- * beside or behind them on the same host thread.  A cell remembers a write and a
- * read, further ones in a list: an entry is replaced only by one of the same
- * bytes that comes behind it, or of the same warp in the same epoch.
+ * beside or behind them on the same host thread.  A cell remembers a write, those
+ * of other bytes in a list, a read, and a set of further ones: an entry is replaced
+ * only by one of the same bytes that comes behind it, or of the same warp in the
+ * same epoch.
  */
 #include "between.h"
 
 #include <stdlib.h>
 
-enum {
-	most_reads = 2, /* remembered: a write races with one of two clusters, if with any */
-	most_more = 8
-};
-
 struct more {
 	struct emu_touch touch;
 	uint32_t next;
-	bool write;
 };
 
 /* The sites of a cluster: its own while it runs, handed over when it ends. */
@@ -29,8 +24,9 @@ struct emu_between {
 	struct emu_places *places;
 	struct emu_between_page **pages;
 	uint32_t page_count, page_buckets;
-	struct more *more;
+	struct more *more; /* writes */
 	uint32_t more_count, more_room, more_free;
+	struct emu_readers *readers;
 	struct ended *clusters;
 	uint64_t cluster_room;
 	struct emu_footprints *footprints;
@@ -41,9 +37,11 @@ bool emu_between_init(struct emu_grid *grid)
 	struct emu_between *b = calloc(1, sizeof *b);
 
 	grid->between = b;
-	if (b)
-		b->places = emu_places_new();
-	return b && b->places;
+	if (!b)
+		return false;
+	b->places = emu_places_new();
+	b->readers = emu_readers_new();
+	return b->places && b->readers;
 }
 
 void emu_between_free(struct emu_grid *grid)
@@ -53,6 +51,7 @@ void emu_between_free(struct emu_grid *grid)
 	if (!b)
 		return;
 	emu_places_free(b->places);
+	emu_readers_free(b->readers);
 	for (uint32_t i = 0; i < b->page_buckets; i++)
 		free(b->pages[i]);
 	for (uint64_t i = 0; i < b->cluster_room; i++)
@@ -191,18 +190,11 @@ static void drop(struct emu_between *b, uint32_t *link)
 	b->more_free = index;
 }
 
-/* The entry that stands in the cell goes to the list, unless the list is long. */
-static void push(struct emu_between *b, struct emu_between_cell *cell,
-		 const struct emu_touch *touch, bool write)
+/* The write that stands in the cell goes to the list. */
+static void push(struct emu_between *b, struct emu_between_cell *cell)
 {
-	uint32_t index = b->more_free, count = 0, reads = 1;
+	uint32_t index = b->more_free;
 
-	for (uint32_t i = cell->more; i; i = b->more[i - 1].next) {
-		count++;
-		reads += !b->more[i - 1].write;
-	}
-	if (count >= most_more || (!write && reads >= most_reads))
-		return;
 	if (index) {
 		b->more_free = b->more[index - 1].next;
 	} else {
@@ -217,50 +209,55 @@ static void push(struct emu_between *b, struct emu_between_cell *cell,
 		}
 		index = ++b->more_count;
 	}
-	b->more[index - 1] = (struct more){*touch, cell->more, write};
-	cell->more = index;
+	b->more[index - 1] = (struct more){cell->write, cell->writes};
+	cell->writes = index;
 }
 
-static bool replaces(const struct emu_touch *now, const struct emu_touch *old, bool write)
+static bool covered(const struct emu_touch *old, uint16_t bytes)
 {
-	if (!old->cluster || !(old->bytes & ~now->bytes & 0xffff))
-		return write || !old->cluster || old->cluster == now->cluster;
-	return false;
+	return !(old->bytes & ~bytes & 0xffff);
 }
 
-static void leave(struct emu_between_check *c, struct emu_between_cell *cell, struct emu_touch *at,
-		  bool write)
+static bool again(const struct emu_touch *now, const struct emu_touch *old)
+{
+	return old->cluster == now->cluster && old->who == now->who && old->epoch == now->epoch;
+}
+
+static void leave_write(struct emu_between_check *c, struct emu_between_cell *cell)
 {
 	struct emu_touch now = c->touch;
 
-	if (at->cluster == now.cluster && at->who == now.who && at->epoch == now.epoch)
-		now.bytes |= at->bytes;
-	else if (!replaces(&now, at, write)) {
-		/* Of reads the first ones stay: a later write races with them as well. */
-		if (!write) {
-			push(c->between, cell, &now, false);
-			return;
-		}
-		push(c->between, cell, at, true);
-	}
-	*at = now;
-}
-
-/* Reads of what is written now have been looked at. */
-static void forget_reads(struct emu_between_check *c, struct emu_between_cell *cell)
-{
-	uint32_t *link = &cell->more;
-
-	if (!(cell->read.bytes & ~c->touch.bytes & 0xffff))
-		cell->read.cluster = 0;
-	while (*link) {
+	if (again(&now, &cell->write))
+		now.bytes |= cell->write.bytes;
+	else if (cell->write.cluster && !covered(&cell->write, now.bytes))
+		push(c->between, cell);
+	cell->write = now;
+	for (uint32_t *link = &cell->writes; *link;) {
 		struct more *m = &c->between->more[*link - 1];
 
-		if (!m->write && !(m->touch.bytes & ~c->touch.bytes & 0xffff))
+		if (covered(&m->touch, now.bytes))
 			drop(c->between, link);
 		else
 			link = &m->next;
 	}
+	/* Reads of what is written now have been looked at. */
+	if (covered(&cell->read, now.bytes))
+		cell->read.cluster = 0;
+	cell->readers = emu_readers_without(c->between->readers, cell->readers, now.bytes);
+}
+
+static void leave_read(struct emu_between_check *c, struct emu_between_cell *cell)
+{
+	const struct emu_order *order = c->access->order;
+	struct emu_touch now = c->touch;
+
+	if (again(&now, &cell->read)) {
+		now.bytes |= cell->read.bytes;
+	} else if (cell->read.cluster && !emu_readers_covers(order, &now, &cell->read)) {
+		cell->readers = emu_readers_add(c->between->readers, cell->readers, &now, order);
+		return;
+	}
+	cell->read = now;
 }
 
 bool emu_between_joins(struct emu_hazards *h)
@@ -275,17 +272,20 @@ bool emu_between_joins(struct emu_hazards *h)
 
 static void check_cell(struct emu_between_check *c, struct emu_between_cell *cell)
 {
+	uint32_t readers = cell->readers;
+	const struct emu_touch *read;
+
 	judge(c, &cell->write, true);
-	if (c->access->write)
-		judge(c, &cell->read, false);
-	for (uint32_t i = cell->more; i; i = c->between->more[i - 1].next)
-		judge(c, &c->between->more[i - 1].touch, c->between->more[i - 1].write);
-	if (c->access->write) {
-		forget_reads(c, cell);
-		leave(c, cell, &cell->write, true);
-	} else {
-		leave(c, cell, &cell->read, false);
+	for (uint32_t i = cell->writes; i; i = c->between->more[i - 1].next)
+		judge(c, &c->between->more[i - 1].touch, true);
+	if (!c->access->write) {
+		leave_read(c, cell);
+		return;
 	}
+	judge(c, &cell->read, false);
+	while ((read = emu_readers_next(c->between->readers, &readers)))
+		judge(c, read, false);
+	leave_write(c, cell);
 }
 
 bool emu_between_page_of(struct emu_between *between, struct emu_page *page)
@@ -296,9 +296,6 @@ bool emu_between_page_of(struct emu_between *between, struct emu_page *page)
 
 void emu_between_look(struct emu_between_check *c, struct emu_between_cell *cell, uint64_t address)
 {
-	/* Two clusters have read it: a further one need not be remembered. */
-	if (!c->access->write && !cell->write.cluster && cell->more)
-		return;
 	c->spot = (struct emu_spot){.space = EMU_GLOBAL,
 				    .address = address,
 				    .size = (uint32_t)__builtin_popcount(c->touch.bytes)};

@@ -42,8 +42,26 @@ struct emu_touch {
 
 struct emu_between_cell {
 	struct emu_touch write, read;
-	uint32_t more; /* further ones: 1 + index, 0: none */
+	uint32_t writes;  /* further ones, of other bytes: 1 + index, 0: none */
+	uint32_t readers; /* further ones: a set of readers.c */
 };
+
+/* ---- sets of reads of one cell (readers.c); 0 is the empty one ------------------------------ */
+
+struct emu_readers;
+
+struct emu_readers *emu_readers_new(void);
+void emu_readers_free(struct emu_readers *readers);
+/* Takes one out of the set; NULL when there is none. */
+const struct emu_touch *emu_readers_next(const struct emu_readers *readers, uint32_t *set);
+/* The set and the read that is made now, less those that it covers. */
+uint32_t emu_readers_add(struct emu_readers *readers, uint32_t set, const struct emu_touch *touch,
+			 const struct emu_order *order);
+/* Less those of the bytes. */
+uint32_t emu_readers_without(struct emu_readers *readers, uint32_t set, uint16_t bytes);
+/* What comes behind the read that is made now comes behind the earlier one of its bytes as well. */
+bool emu_readers_covers(const struct emu_order *order, const struct emu_touch *now,
+			const struct emu_touch *earlier);
 
 struct emu_between_page {
 	uint64_t number;
@@ -106,12 +124,14 @@ static inline void emu_between_cell(struct emu_between_check *check, struct emu_
 	cell = &page->between->cells[address / EMU_CELL_BYTES % EMU_PAGE_CELLS];
 	now->bytes = (uint16_t)((1u << (first + size)) - (1u << first));
 	own = check->access->write ? &cell->write : &cell->read;
-	/* Most cells belong to one cluster. */
-	if (!cell->more && (!cell->write.cluster || cell->write.cluster == now->cluster) &&
+	/* Most cells belong to one cluster, and are read by one warp or barrier. */
+	if (!cell->writes && !cell->readers &&
+	    (!cell->write.cluster || cell->write.cluster == now->cluster) &&
 	    (!cell->read.cluster || cell->read.cluster == now->cluster)) {
 		bool again = own->who == now->who && own->epoch == now->epoch;
 
-		if (!own->cluster || again || now->bytes == 0xffff) {
+		if (!own->cluster || again ||
+		    (now->bytes == 0xffff && (check->access->write || own->who == now->who))) {
 			now->bytes |= again && own->cluster ? own->bytes : 0;
 			*own = *now;
 			return;
