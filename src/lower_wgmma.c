@@ -318,13 +318,15 @@ static struct mreg metadata_offset(struct low *l)
 	return *r;
 }
 
-/* The loads run beside the MMAs before; their registers are free once those are complete. */
+/*
+ * An MMA reads its metadata while it runs, and the assembler does not know it: a load before the
+ * wait would get the register that the MMA before still reads.
+ */
 void tc_lower_wgmma_copy_metadata(struct low *l, const struct op *op)
 {
 	const struct tmem_copy_op *o = &op->u.tmem_copy;
 	struct mreg *reg = registers_of(l, o->dst);
 	int words = (int)(o->dst->extent[o->dst->alloc->rank - 1].size / METADATA_ENTRIES);
-	struct mreg *word = tc_arena_alloc(l->arena, sizeof *word * (size_t)words);
 	struct smem_view src;
 	struct maddr from;
 
@@ -332,14 +334,10 @@ void tc_lower_wgmma_copy_metadata(struct low *l, const struct op *op)
 	tc_low_smem_view(l, o->src, &src);
 	from = src.tile;
 	from.reg = tc_low_add(l, R(metadata_offset(l)), R(from.reg.id ? from.reg : l->c->smem)).reg;
-	for (int i = 0; i < words; i++) {
-		word[i] = mi_b32(l);
-		mi(l, "ld.shared.b32", R(word[i]),
-		   M(from, i / 2 * src.layout.tile_bytes + i % 2 * (METADATA_LANE / 2)));
-	}
 	flush(l);
 	for (int i = 0; i < words; i++)
-		mi(l, "mov.b32", R(reg[i]), R(word[i]));
+		mi(l, "ld.volatile.shared.b32", R(reg[i]),
+		   M(from, i / 2 * src.layout.tile_bytes + i % 2 * (METADATA_LANE / 2)));
 }
 
 /* ---- MMA
