@@ -188,6 +188,7 @@ build = {
             "src/lower_gather.c",
             "src/lower_instruction.c",
             "src/lower_interval.c",
+            "src/lower_map.c",
             "src/lower_matrix.c",
             "src/lower_mma.c",
             "src/lower_phase.c",

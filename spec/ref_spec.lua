@@ -14,7 +14,7 @@ describe("tc.gmem", function()
     assert.matches("dimension 1: an integer >= 1 or a name expected, got integer 0", message(tc.gmem, {0}, "f32"))
     assert.matches("dimension 2: an integer >= 1 or a name expected, got string \"a b\"",
       message(tc.gmem, {1, "a b"}, "f32"))
-    assert.matches("a shape of 1 to 5 dimensions expected, got 6", message(tc.gmem, {1, 1, 1, 1, 1, 1}, "f32"))
+    assert.matches("a shape of 1 to 8 dimensions expected, got 9", message(tc.gmem, {1, 1, 1, 1, 1, 1, 1, 1, 1}, "f32"))
     assert.matches("unknown dtype 'f61' %(did you mean", message(tc.gmem, {1}, "f61"))
     assert.matches("dtype expected", message(tc.gmem, {1}))
   end)

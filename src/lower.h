@@ -269,9 +269,22 @@ low_fn tc_lower_copy_gmem_to_smem, tc_lower_copy_smem_to_gmem, tc_lower_commit_s
  * no register: always. */
 void tc_low_expect_bytes(struct low *l, const struct barrier_ref *b, int64_t bytes,
 			 struct mreg who);
-/* The tensor map of an argument for an image in SMEM (NULL: none), with boxes of one element. */
-void tc_low_plan_map(struct low *l, struct param *map, const struct ref *gmem,
-		     const struct alloc *smem);
+/*
+ * lower_map.c: the tensor map of an argument for an image in SMEM (NULL: none), with boxes of one
+ * element.  Axes whose bit is set in `boxed`, along which boxes are to have more, keep a dimension
+ * of their own; false: there are too many of them.
+ */
+bool tc_low_plan_map(struct low *l, struct param *map, const struct ref *gmem,
+		     const struct alloc *smem, unsigned boxed);
+int tc_low_map_dimension(const struct param *map, int axis); /* in which the axis lies */
+/* Where a box begins, counted from the first index of the view along each axis. */
+struct map_place {
+	struct mopnd part[TC_MAX_RANK];
+	int64_t constant[TC_MAX_RANK];
+};
+void tc_low_map_place(struct map_place *at); /* at the first */
+void tc_low_map_coordinates(struct low *l, const struct param *map, const struct ref *gmem,
+			    const struct map_place *at, struct mopnd *coordinate);
 /* lower_gather.c: the instructions of a copy whose rows a vector names, by one thread. */
 void tc_low_gather(struct low *l, const struct copy_op *o);
 low_fn tc_lower_async_prefetch;

@@ -1,18 +1,12 @@
 /*
  * Copies between GMEM and SMEM by TMA.  A copy is cut into boxes of one size: a
- * panel wide, at most 256 rows high, one tile deep; boxes of equal shape share a
- * tensor map.
+ * panel wide, at most 256 rows high, one tile deep, or of several plain tiles that
+ * lie one behind the other; boxes of equal shape share a tensor map.
  */
 #include <string.h>
 
 #include "check_copy.h"
 #include "frag.h"
-
-/* Types of TMA: the first that only Blackwell has, and the one that no element type says alone. */
-enum {
-	TMA_16U4_ALIGN8B = 13,
-	TMA_16U4_ALIGN16B = 14
-};
 
 /* Which of how many equal pieces of the tile is copied here. */
 struct share {
@@ -27,10 +21,11 @@ struct boxes {
 	int64_t box_rows, box_columns;
 	int64_t box_bytes;
 	struct mopnd first_row, first_column;  /* of the part of this clone or CTA */
-	int part_coordinate;                   /* map dimension that CTAs divide; -1: none */
+	int part_axis;                         /* of GMEM, which CTAs divide; -1: none */
 	struct mopnd part;                     /* this CTA's start along it */
-	int row_coordinate;                    /* of the map; -1: one row */
-	int tile_axes, tile_axis[TC_MAX_RANK]; /* view dimensions over tiles, slowest first */
+	int row_axis, column_axis;             /* of GMEM; -1: one row */
+	int tile_axes, tile_axis[TC_MAX_RANK]; /* SMEM axes over tiles, slowest first */
+	int64_t tile_box[TC_MAX_RANK];         /* tiles of a box along each */
 };
 
 /* View dimension that runs along a storage axis; -1: indexed by an integer. */
@@ -50,12 +45,6 @@ static int64_t largest_divisor(int64_t n, int64_t limit, int64_t multiple)
 	return multiple > n ? 1 : multiple;
 }
 
-/* Tensor-map dimension of a GMEM axis: innermost first. */
-static int map_dimension(const struct ref *gmem, int axis)
-{
-	return gmem->alloc->rank - 1 - axis;
-}
-
 /* Which GMEM axis moves along a storage axis of the SMEM allocation; -1: none. */
 static int gmem_axis(struct low *l, const struct ref *gmem, const struct ref *smem, int axis)
 {
@@ -68,36 +57,6 @@ static int gmem_axis(struct low *l, const struct ref *gmem, const struct ref *sm
 	return gmem->axis[d];
 }
 
-void tc_low_plan_map(struct low *l, struct param *map, const struct ref *gmem,
-		     const struct alloc *smem)
-{
-	const struct alloc *a = gmem->alloc;
-
-	if (l->c->target->sm < 100 &&
-	    (tc_dtypes[a->dtype].tma >= TMA_16U4_ALIGN8B || (smem && smem->atom_32)))
-		tc_low_fail(l,
-			    "TMA of %s has no elements of 4 and 6 bits, and no swizzle by 32 "
-			    "bytes; pairs of 4-bit elements are moved as uint8",
-			    l->c->target->name);
-	if (a->rank > 5)
-		tc_low_fail(l,
-			    "TMA copies arrays of at most 5 dimensions, this one has %d; pass a "
-			    "view with fewer dimensions of the same memory",
-			    a->rank);
-	*map = (struct param){.kind = PARAM_TENSORMAP,
-			      .arg = a->id,
-			      .rank = a->rank,
-			      .tma_type = smem && smem->padded ? TMA_16U4_ALIGN16B
-							       : tc_dtypes[a->dtype].tma,
-			      .swizzle = smem ? smem->swizzle : 0,
-			      .atom_32 = smem && smem->atom_32};
-	map->per_element = a->dtype == DT_U2 ? 8 / tc_dtypes[DT_U2].bits : 1;
-	for (int i = 0; i < a->rank; i++) {
-		map->axis[i] = a->rank - 1 - i;
-		map->box[i] = 1;
-	}
-}
-
 static void take_share(struct low *l, struct boxes *b, const struct share *share)
 {
 	b->smem.rows /= share->rows;
@@ -108,22 +67,89 @@ static void take_share(struct low *l, struct boxes *b, const struct share *share
 	b->smem.column = tc_low_add(l, b->smem.column, b->first_column);
 }
 
+/* The axes over tiles, with one tile a box. */
+static void plan_tiles(struct boxes *b, const struct ref *smem)
+{
+	b->tiles = 1;
+	for (int axis = 0; axis < smem->alloc->rank - 2; axis++) {
+		if (dimension_of(smem, axis) < 0 || smem->extent[axis].size == 1)
+			continue;
+		b->tile_box[b->tile_axes] = 1;
+		b->tile_axis[b->tile_axes++] = axis;
+		b->tiles *= smem->extent[axis].size;
+	}
+}
+
+/* Plain tiles that a box takes whole are followed by the next ones, in it too. */
+static void deepen_boxes(struct boxes *b, const struct ref *smem)
+{
+	const struct alloc *a = smem->alloc;
+	const struct smem_layout *s = &b->smem.layout;
+	int next = b->tile_axes - 1;
+
+	if (s->panelled || b->box_columns != s->columns || b->box_rows != s->rows)
+		return;
+	for (int axis = a->rank - 3; axis >= 0 && next >= 0; axis--) {
+		if (axis == b->tile_axis[next]) {
+			b->tile_box[next] = largest_divisor(smem->extent[axis].size, 256, 1);
+			b->tiles /= b->tile_box[next];
+			if (b->tile_box[next--] != a->shape[axis].size)
+				return;
+		} else if (a->shape[axis].size > 1) {
+			return;
+		}
+	}
+}
+
+static unsigned axes_of_boxes(struct low *l, const struct boxes *b, const struct ref *gmem,
+			      const struct ref *smem)
+{
+	unsigned boxed = 0;
+
+	if (b->row_axis >= 0 && b->box_rows > 1)
+		boxed |= 1u << b->row_axis;
+	for (int i = 0; i < b->tile_axes; i++)
+		if (b->tile_box[i] > 1)
+			boxed |= 1u << gmem_axis(l, gmem, smem, b->tile_axis[i]);
+	return boxed;
+}
+
+static void plan_map(struct low *l, struct boxes *b, const struct ref *gmem, const struct ref *smem)
+{
+	struct boxes flat = *b;
+
+	deepen_boxes(b, smem);
+	if (!tc_low_plan_map(l, &b->map, gmem, smem->alloc, axes_of_boxes(l, b, gmem, smem))) {
+		*b = flat;
+		tc_low_plan_map(l, &b->map, gmem, smem->alloc, axes_of_boxes(l, b, gmem, smem));
+	}
+	b->map.box[0] = (uint32_t)(b->box_columns / b->map.per_element);
+	if (b->row_axis >= 0 && b->box_rows > 1)
+		b->map.box[tc_low_map_dimension(&b->map, b->row_axis)] = (uint32_t)b->box_rows;
+	for (int i = 0; i < b->tile_axes; i++) {
+		int axis = gmem_axis(l, gmem, smem, b->tile_axis[i]);
+
+		if (b->tile_box[i] > 1)
+			b->map.box[tc_low_map_dimension(&b->map, axis)] = (uint32_t)b->tile_box[i];
+		b->box_bytes *= b->tile_box[i];
+	}
+}
+
 static void plan_boxes(struct low *l, struct boxes *b, const struct ref *gmem,
 		       const struct ref *smem, const struct share *share)
 {
-	int rank = smem->alloc->rank, column_axis, row_axis;
+	int rank = smem->alloc->rank;
 	const struct smem_layout *s;
 	int64_t element_bits, moved_bits = tc_dtypes[gmem->alloc->dtype].bits;
 
 	memset(b, 0, sizeof(*b));
-	b->part_coordinate = -1;
+	b->part_axis = -1;
 	tc_low_smem_view(l, smem, &b->smem);
 	s = &b->smem.layout;
 	element_bits = s->bits;
-	tc_low_plan_map(l, &b->map, gmem, smem->alloc);
-	column_axis = gmem_axis(l, gmem, smem, rank - 1);
-	row_axis = rank >= 2 ? gmem_axis(l, gmem, smem, rank - 2) : -1;
-	if (b->smem.columns > 1 && column_axis != gmem->alloc->rank - 1)
+	b->column_axis = gmem_axis(l, gmem, smem, rank - 1);
+	b->row_axis = rank >= 2 ? gmem_axis(l, gmem, smem, rank - 2) : -1;
+	if (b->smem.columns > 1 && b->column_axis != gmem->alloc->rank - 1)
 		tc_low_fail(l, "TMA needs the contiguous axis of the GMEM array along the last "
 			       "axis of the SMEM allocation: transpose both sides or none");
 	take_share(l, b, share);
@@ -139,21 +165,8 @@ static void plan_boxes(struct low *l, struct boxes *b, const struct ref *gmem,
 		b->box_rows = 1;
 	b->row_chunks = b->smem.rows / b->box_rows;
 	b->box_bytes = b->box_rows * b->box_columns * moved_bits / 8;
-	b->row_coordinate = -1;
-	b->map.box[0] = (uint32_t)(b->box_columns / b->map.per_element);
-	if (row_axis >= 0) {
-		b->row_coordinate = map_dimension(gmem, row_axis);
-		b->map.box[b->row_coordinate] = (uint32_t)b->box_rows;
-	}
-	b->tiles = 1;
-	for (int axis = 0; axis < rank - 2; axis++) {
-		int d = dimension_of(smem, axis);
-
-		if (d < 0 || smem->extent[axis].size == 1)
-			continue;
-		b->tile_axis[b->tile_axes++] = axis;
-		b->tiles *= smem->extent[axis].size;
-	}
+	plan_tiles(b, smem);
+	plan_map(l, b, gmem, smem);
 	if (b->box_columns * element_bits / 8 % 16)
 		tc_low_fail(l,
 			    "TMA moves rows of a multiple of 16 bytes; %lld columns of %s are %lld "
@@ -170,30 +183,30 @@ static struct maddr place_box(struct low *l, const struct boxes *b, const struct
 	const struct smem_layout *s = &b->smem.layout;
 	struct mopnd column_panel, offset;
 	struct maddr a = b->smem.tile;
+	struct map_place at;
+	int last = gmem->alloc->rank - 1;
 
-	for (int i = 0; i < b->map.rank; i++)
-		coordinate[i] = tc_low_value(l, gmem->start[b->map.axis[i]]);
+	tc_low_map_place(&at);
 	for (int i = b->tile_axes - 1; i >= 0; i--) {
-		int axis = b->tile_axis[i], m;
-		int64_t size = smem->extent[axis].size, stride = 1;
+		int axis = b->tile_axis[i];
+		int64_t boxes = smem->extent[axis].size / b->tile_box[i], stride = 1;
+		int64_t first = tile % boxes * b->tile_box[i];
 
 		for (int j = axis + 1; j < smem->alloc->rank - 2; j++)
 			stride *= smem->alloc->shape[j].size;
-		m = map_dimension(gmem, gmem_axis(l, gmem, smem, axis));
-		coordinate[m] = tc_low_add(l, coordinate[m], mo_imm(tile % size));
-		a.offset += tile % size * stride * s->tile_bytes;
-		tile /= size;
+		at.constant[gmem_axis(l, gmem, smem, axis)] += first;
+		a.offset += first * stride * s->tile_bytes;
+		tile /= boxes;
 	}
-	coordinate[0] = tc_low_add(l, tc_low_add(l, coordinate[0], b->first_column),
-				   mo_imm(panel * b->box_columns));
-	if (b->row_coordinate >= 0)
-		coordinate[b->row_coordinate] =
-			tc_low_add(l, tc_low_add(l, coordinate[b->row_coordinate], b->first_row),
-				   mo_imm(chunk * b->box_rows));
-	if (b->part_coordinate >= 0)
-		coordinate[b->part_coordinate] =
-			tc_low_add(l, coordinate[b->part_coordinate], b->part);
-	coordinate[0] = tc_low_udiv(l, coordinate[0], b->map.per_element);
+	at.part[last] = b->first_column;
+	at.constant[last] += panel * b->box_columns;
+	if (b->row_axis >= 0) {
+		at.part[b->row_axis] = b->first_row;
+		at.constant[b->row_axis] += chunk * b->box_rows;
+	}
+	if (b->part_axis >= 0)
+		at.part[b->part_axis] = tc_low_add(l, at.part[b->part_axis], b->part);
+	tc_low_map_coordinates(l, &b->map, gmem, &at, coordinate);
 	/* Columns start at a panel, or anywhere (plain). */
 	if (s->panelled) {
 		column_panel = tc_low_udiv(l, b->smem.column, s->panel_columns);
@@ -218,7 +231,7 @@ static void each_box(struct low *l, const struct boxes *b, const struct ref *gme
 		     struct mreg mask)
 {
 	struct mreg map = tc_low_tensormap(l, &b->map);
-	struct mopnd coordinate[5];
+	struct mopnd coordinate[TC_MAP_RANK];
 
 	for (int64_t t = 0; t < b->tiles; t++)
 		for (int64_t p = 0; p < b->panels; p++)
@@ -260,9 +273,7 @@ static void multicast_share(struct low *l, const struct copy_op *o, struct share
 /* Every CTA along the axes loads its own part of the source. */
 static void partition(struct low *l, const struct copy_op *o, struct boxes *b)
 {
-	int axis = o->src->axis[o->partition_axis];
-
-	b->part_coordinate = map_dimension(o->src, axis);
+	b->part_axis = o->src->axis[o->partition_axis];
 	b->part = tc_low_mul(l, tc_low_cluster_position(l, o->collective_axes),
 			     o->dst->shape[o->partition_axis].size);
 }

@@ -75,7 +75,7 @@ static struct maddr piece_at(struct low *l, const struct gathering *g, int64_t r
 
 static void each_piece(struct low *l, const struct gathering *g)
 {
-	struct mopnd coordinate[5], first = tc_low_value(l, g->gmem->start[1]);
+	struct mopnd coordinate[TC_MAP_RANK], first = tc_low_value(l, g->gmem->start[1]);
 	struct maddr numbers = rows_address(l, g->gmem->rows);
 
 	for (int64_t row = 0; row < g->view.rows; row += 4) {
@@ -85,7 +85,7 @@ static void each_piece(struct low *l, const struct gathering *g)
 			struct mopnd m;
 
 			coordinate[0] = tc_low_add(l, first, mo_imm(p * g->columns));
-			m = mo_map(l, g->map, coordinate, 5);
+			m = mo_map(l, g->map, coordinate, TC_MAP_RANK);
 			if (g->barrier)
 				mi(l, g->opcode, M(a, 0), m, M(*g->barrier, 0));
 			else
@@ -107,7 +107,7 @@ static void plan_gather(struct low *l, struct gathering *g)
 		tc_low_fail(l, "a gather or scatter moves at most 256 columns of a plain SMEM ref: "
 			       "use a swizzled one, or cut the columns");
 	g->panels = g->view.columns / g->columns;
-	tc_low_plan_map(l, &map, g->gmem, g->smem->alloc);
+	tc_low_plan_map(l, &map, g->gmem, g->smem->alloc, ~0u);
 	map.box[0] = (uint32_t)g->columns;
 	g->map = tc_low_tensormap(l, &map);
 }
@@ -145,24 +145,31 @@ enum {
 	MOST_BOXES = 256
 };
 
-static int64_t box_of(int64_t extent)
+/* Equal pieces of at most 256, each a multiple of `unit` elements. */
+static int64_t box_of(int64_t extent, int64_t unit)
 {
 	int64_t d = extent < 256 ? extent : 256;
 
-	while (extent % d)
+	while (d > unit && (extent % d || d % unit))
 		d--;
 	return d;
+}
+
+/* Elements of 16 bytes: rows of boxes are multiples of them. */
+static int64_t row_unit(const struct alloc *a)
+{
+	return 128 / tc_dtypes[a->dtype].bits;
 }
 
 static void prefetch_rows(struct low *l, const struct ref *r)
 {
 	struct maddr numbers = rows_address(l, r->rows);
-	int64_t columns = box_of(r->shape[1].size);
-	struct mopnd coordinate[5], first = tc_low_value(l, r->start[1]);
+	int64_t columns = box_of(r->shape[1].size, row_unit(r->alloc));
+	struct mopnd coordinate[TC_MAP_RANK], first = tc_low_value(l, r->start[1]);
 	struct mreg tensormap;
 	struct param map;
 
-	tc_low_plan_map(l, &map, r, NULL);
+	tc_low_plan_map(l, &map, r, NULL, ~0u);
 	map.box[0] = (uint32_t)columns;
 	tensormap = tc_low_tensormap(l, &map);
 	for (int64_t row = 0; row < r->shape[0].size; row += 4) {
@@ -170,50 +177,93 @@ static void prefetch_rows(struct low *l, const struct ref *r)
 		for (int64_t c = 0; c < r->shape[1].size; c += columns) {
 			coordinate[0] = tc_low_add(l, first, mo_imm(c));
 			mi(l, "cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4",
-			   mo_map(l, tensormap, coordinate, 5));
+			   mo_map(l, tensormap, coordinate, TC_MAP_RANK));
 		}
 	}
 }
 
-/* The tile, or this CTA's part of it, in boxes. */
+/* How many elements of the tile, or of this CTA's part of it, a box has along an axis. */
+struct prefetch {
+	int64_t extent[TC_MAX_RANK], box[TC_MAX_RANK], boxes;
+	struct map_place first;
+};
+
+/* All axes in boxes, or, where a map has too few dimensions for that, the last two of more than one
+ * index. */
+static unsigned prefetch_axes(const struct ref *r, int most)
+{
+	unsigned boxed = 0;
+
+	for (int axis = r->alloc->rank - 1; axis >= 0; axis--)
+		if (r->extent[axis].size > 1 && most-- > 0)
+			boxed |= 1u << axis;
+	return boxed;
+}
+
+static unsigned plan_prefetch_map(struct low *l, const struct ref *r, struct param *map)
+{
+	unsigned boxed = prefetch_axes(r, TC_MAX_RANK);
+
+	if (!tc_low_plan_map(l, map, r, NULL, boxed)) {
+		boxed = prefetch_axes(r, 2);
+		tc_low_plan_map(l, map, r, NULL, boxed);
+	}
+	return boxed;
+}
+
+static void plan_prefetch(struct low *l, const struct ref *r, int cut, int ctas,
+			  struct mopnd position, struct prefetch *p, struct param *map)
+{
+	unsigned boxed = plan_prefetch_map(l, r, map);
+
+	tc_low_map_place(&p->first);
+	p->boxes = 1;
+	for (int axis = r->alloc->rank - 1; axis >= 0; axis--) {
+		p->extent[axis] = r->extent[axis].size;
+		if (ctas > 1 && axis == r->axis[cut]) {
+			p->extent[axis] /= ctas;
+			p->first.part[axis] = tc_low_mul(l, position, p->extent[axis]);
+		}
+		p->box[axis] = 1;
+		if (boxed >> axis & 1) {
+			int64_t unit = axis == r->alloc->rank - 1 ? row_unit(r->alloc) : 1;
+
+			p->box[axis] = box_of(p->extent[axis], unit);
+			map->box[tc_low_map_dimension(map, axis)] = (uint32_t)p->box[axis];
+		}
+		p->boxes *= p->extent[axis] / p->box[axis];
+	}
+	map->box[0] /= (uint32_t)map->per_element;
+}
+
 static void prefetch_tile(struct low *l, const struct ref *r, int cut, int ctas,
 			  struct mopnd position)
 {
-	int64_t extent[5], boxes = 1;
-	struct mopnd start[5];
+	struct prefetch p;
 	struct param map;
 	struct mreg tensormap;
 	const char *opcode;
 
-	tc_low_plan_map(l, &map, r, NULL);
-	for (int m = 0; m < map.rank; m++) {
-		int axis = map.axis[m];
-
-		start[m] = tc_low_value(l, r->start[axis]);
-		extent[m] = r->extent[axis].size;
-		if (ctas > 1 && axis == r->axis[cut]) {
-			extent[m] /= ctas;
-			start[m] = tc_low_add(l, start[m], tc_low_mul(l, position, extent[m]));
-		}
-		map.box[m] = (uint32_t)box_of(extent[m]);
-		boxes *= extent[m] / map.box[m];
-	}
-	if (boxes > MOST_BOXES)
+	plan_prefetch(l, r, cut, ctas, position, &p, &map);
+	if (p.boxes > MOST_BOXES)
 		tc_documented_at(l->c->err, l->op->pos, PREFETCH_BOXES, "",
-				 tc_shape_text(l->c->kern, r), tc_integer_text(l->c->kern, boxes));
+				 tc_shape_text(l->c->kern, r),
+				 tc_integer_text(l->c->kern, p.boxes));
 	tensormap = tc_low_tensormap(l, &map);
 	opcode = tc_arena_printf(l->arena, "cp.async.bulk.prefetch.tensor.%dd.L2.global.tile",
 				 map.rank);
-	for (int64_t b = 0; b < boxes; b++) {
-		struct mopnd coordinate[5];
+	for (int64_t b = 0; b < p.boxes; b++) {
+		struct mopnd coordinate[TC_MAP_RANK];
+		struct map_place at = p.first;
 		int64_t rest = b;
 
-		for (int m = 0; m < map.rank; m++) {
-			int64_t count = extent[m] / map.box[m];
+		for (int axis = r->alloc->rank - 1; axis >= 0; axis--) {
+			int64_t count = p.extent[axis] / p.box[axis];
 
-			coordinate[m] = tc_low_add(l, start[m], mo_imm(rest % count * map.box[m]));
+			at.constant[axis] = rest % count * p.box[axis];
 			rest /= count;
 		}
+		tc_low_map_coordinates(l, &map, r, &at, coordinate);
 		mi(l, opcode, mo_map(l, tensormap, coordinate, map.rank));
 	}
 }

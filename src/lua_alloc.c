@@ -7,7 +7,9 @@
 
 static const char gmem_doc[] =
 	"gmem(shape: (integer|string)[], dtype: DType) -> Gmem\n"
-	"Describes a kernel argument, an array in global memory, for `args` of `tc.kernel`.\n\n"
+	"Describes a kernel argument, an array in global memory of 1 to 8 dimensions, for `args` "
+	"of "
+	"`tc.kernel`.\n\n"
 	"A dimension may be a name (`tc.gmem({\"M\", \"K\"}, tc.f16)`): it is bound at launch from "
 	"the array passed; equal names must have equal sizes. In the kernel, `ref.shape[i]` is "
 	"then a "
@@ -50,9 +52,9 @@ static int gmem_new(lua_State *L)
 		return tc_argerror(L, 1, "shape expected, a table such as {512, \"K\"}; got %s",
 				   tc_describe(L, 1));
 	rank = luaL_len(L, 1);
-	if (rank < 1 || rank > 5)
-		return tc_argerror(L, 1, "a shape of 1 to 5 dimensions expected, got %lld",
-				   (long long)rank);
+	if (rank < 1 || rank > TC_MAX_RANK)
+		return tc_argerror(L, 1, "a shape of 1 to %d dimensions expected, got %lld",
+				   TC_MAX_RANK, (long long)rank);
 	g = tc_new_object(L, TC_GMEM, sizeof *g, 1);
 	g->dtype = tc_check_dtype(L, 2);
 	g->rank = (int)rank;

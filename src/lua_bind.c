@@ -189,6 +189,36 @@ static uint64_t stride_bytes(const struct array *a, int axis)
 	return elements * (uint64_t)tc_dtypes[a->dtype].bits / 8;
 }
 
+/* Axes first .. last as one: a coordinate counts them together in 32 bits. */
+static uint64_t merged_size(lua_State *L, const struct array *a, int first, int last)
+{
+	uint64_t size = 1;
+
+	for (int axis = first; axis <= last; axis++)
+		size *= (uint64_t)a->shape[axis];
+	if (first < last && size > INT32_MAX)
+		tc_error(L,
+			 "dimensions %d to %d of %s, an array of more than %d dimensions, are "
+			 "copied as one, which would have %llu elements: at most 2^31 - 1 are "
+			 "possible.\n  What would fit: an array of at most %d dimensions, of the "
+			 "same memory: array:reshape(shape)",
+			 first, last, tc_array_text(L, a), TC_MAP_RANK, (unsigned long long)size,
+			 TC_MAP_RANK);
+	return size;
+}
+
+/* Packed elements are moved by the byte. */
+static uint64_t moved_elements(lua_State *L, const struct param *p, const struct array *a,
+			       uint64_t size)
+{
+	if (size % (uint64_t)p->per_element)
+		tc_error(L,
+			 "Rows of %s are no whole bytes: TMA moves %d of its elements at once, and "
+			 "the last dimension has to be a multiple of that.",
+			 tc_array_text(L, a), p->per_element);
+	return size / (uint64_t)p->per_element;
+}
+
 static void fill_map(lua_State *L, struct tensormap *m, const struct param *p,
 		     const struct array *a)
 {
@@ -202,13 +232,11 @@ static void fill_map(lua_State *L, struct tensormap *m, const struct param *p,
 			 (unsigned long long)(stride_bytes(a, p->axis[0]) * 8 /
 					      (uint64_t)tc_dtypes[a->dtype].bits));
 	for (int i = 0; i < p->rank; i++) {
-		m->dims[i] = 1;
-		for (int c = 0; c <= p->collapsed[i]; c++)
-			m->dims[i] *= (uint64_t)a->shape[p->axis[i] - c];
+		m->dims[i] = merged_size(L, a, p->axis[i] - p->collapsed[i], p->axis[i]);
 		if (i)
 			m->strides[i - 1] = stride_bytes(a, p->axis[i]);
 		else
-			m->dims[i] /= (uint64_t)p->per_element;
+			m->dims[i] = moved_elements(L, p, a, m->dims[i]);
 		m->box[i] = p->box[i];
 		m->element_strides[i] = 1;
 	}

@@ -35,7 +35,7 @@ static void add_param(luaL_Buffer *b, const struct param *p, const struct kern *
 {
 	static const char *const kinds[] = {"tensormap", "pointer", "u32", "profile"};
 	char text[128];
-	uint32_t axes[5], collapsed[5];
+	uint32_t axes[TC_MAP_RANK], collapsed[TC_MAP_RANK];
 
 	snprintf(text, sizeof text, "{\"kind\": \"%s\", ", kinds[p->kind]);
 	luaL_addstring(b, text);
@@ -48,7 +48,7 @@ static void add_param(luaL_Buffer *b, const struct param *p, const struct kern *
 	snprintf(text, sizeof text, "\"argument\": %d", p->arg);
 	luaL_addstring(b, text);
 	if (p->kind == PARAM_TENSORMAP) {
-		for (int i = 0; i < 5; i++) {
+		for (int i = 0; i < TC_MAP_RANK; i++) {
 			axes[i] = (uint32_t)p->axis[i];
 			collapsed[i] = (uint32_t)p->collapsed[i];
 		}

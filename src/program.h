@@ -4,6 +4,8 @@
 
 #include "tc.h"
 
+#define TC_MAP_RANK 5 /* dimensions that a tensor map can have */
+
 /* One launch parameter of the emitted kernel, filled from the user's arrays. */
 enum param_kind {
 	PARAM_TENSORMAP,
@@ -19,8 +21,8 @@ struct param {
 	 * the argument; collapsed[i] further axes, slower ones, are merged into it.
 	 */
 	int rank;
-	int axis[5], collapsed[5];
-	uint32_t box[5];
+	int axis[TC_MAX_RANK], collapsed[TC_MAX_RANK];
+	uint32_t box[TC_MAX_RANK];
 	int swizzle;     /* bytes: 0, 32, 64, 128 */
 	bool atom_32;    /* which 128 moves together */
 	int tma_type;    /* CUtensorMapDataType */
@@ -91,8 +93,8 @@ struct program {
 struct tensormap { /* arguments of cuTensorMapEncodeTiled, innermost first */
 	int type, rank;
 	uint64_t address;
-	uint64_t dims[5], strides[5]; /* elements; bytes, strides[i] of dims[i + 1] */
-	uint32_t box[5], element_strides[5];
+	uint64_t dims[TC_MAP_RANK], strides[TC_MAP_RANK]; /* elements; bytes, strides[i] of dims[i + 1] */
+	uint32_t box[TC_MAP_RANK], element_strides[TC_MAP_RANK];
 	int interleave, swizzle, l2_promotion, oob_fill; /* the driver's enumerators */
 	/* Of cuTensorMapEncodeIm2col, which has no box; see enum map_mode. */
 	int mode, zero;         /* zero fills up: maps are compared by bytes */

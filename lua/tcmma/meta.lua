@@ -520,7 +520,7 @@ function tc.frombytes(bytes, dtype, shape, opts) end
 ---@return Fragment|tcmma.array
 function tc.full(shape, value, dtype, opts) end
 
----Describes a kernel argument, an array in global memory, for `args` of `tc.kernel`.
+---Describes a kernel argument, an array in global memory of 1 to 8 dimensions, for `args` of `tc.kernel`.
 ---
 ---A dimension may be a name (`tc.gmem({"M", "K"}, tc.f16)`): it is bound at launch from the array passed; equal names must have equal sizes. In the kernel, `ref.shape[i]` is then a recorded s32: `tc.cdiv(ref.shape[1], 128)` counts tiles of 128.
 ---@param shape (integer|string)[]
