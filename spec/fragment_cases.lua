@@ -544,6 +544,8 @@ function M.define(it)
          sum = { 0, function(a, b) return a + b end },
          max = { -math.huge, math.max },
          min = { math.huge, math.min },
+         absmax = { 0, function(a, b) return math.max(a, math.abs(b)) end },
+         absmin = { math.huge, function(a, b) return math.min(a, math.abs(b)) end },
       }
       for _, name in ipairs({ "f32", "f16", "i32" }) do
          for op, how in pairs(ops) do

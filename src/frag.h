@@ -129,6 +129,14 @@ struct frag_value {
 	int elements, words;
 	struct mopnd *word;
 	int ld_epoch; /* of the tcgen05.ld that fills it; -1: none */
+	/*
+	 * Filled by tcgen05.ld.red: the reduction of the elements that each of the thread's loads
+	 * brought along axis 1; of one that loads a single element this element, as it is.
+	 */
+	int extremes; /* 0: none */
+	enum reduce_op extreme_op;
+	struct mopnd *extreme;
+	bool *extreme_reduced;
 };
 
 int tc_dtype_per_word(enum dtype t); /* elements a 32-bit register */

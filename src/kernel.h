@@ -259,7 +259,9 @@ enum frag_op {
 enum reduce_op {
 	RO_SUM,
 	RO_MAX,
-	RO_MIN
+	RO_MIN,
+	RO_ABSMAX, /* of the magnitudes */
+	RO_ABSMIN
 };
 
 /* Payloads.  They are also the arguments of the checks: see check.c. */

@@ -19,10 +19,12 @@ struct reduction {
 
 static const char *combine_opcode(enum reduce_op op, char class)
 {
-	static const char *const opcodes[3][3] = {
+	static const char *const opcodes[][3] = {
 		[RO_SUM] = {"add.rn.f32", "add.s32", "add.u32"},
 		[RO_MAX] = {"max.f32", "max.s32", "max.u32"},
 		[RO_MIN] = {"min.f32", "min.s32", "min.u32"},
+		[RO_ABSMAX] = {"max.f32", "max.s32", "max.u32"},
+		[RO_ABSMIN] = {"min.f32", "min.s32", "min.u32"},
 	};
 
 	return opcodes[op][class == 'f' ? 0 : class == 'i' ? 1 : 2];
@@ -31,13 +33,27 @@ static const char *combine_opcode(enum reduce_op op, char class)
 /* What padding must count as. */
 static struct mopnd identity(enum reduce_op op, char class)
 {
+	bool greatest = op == RO_MAX || op == RO_ABSMAX;
+
 	if (class == 'f')
-		return mo_f32(op == RO_SUM ? 0.0f : op == RO_MAX ? -INFINITY : INFINITY);
+		return mo_f32(op == RO_SUM ? 0.0f : greatest ? -INFINITY : INFINITY);
 	if (op == RO_SUM)
 		return I(0);
 	if (class == 'i')
-		return I(op == RO_MAX ? INT32_MIN : INT32_MAX);
-	return op == RO_MAX ? I(0) : mo_hex(UINT32_MAX);
+		return I(greatest ? INT32_MIN : INT32_MAX);
+	return greatest ? I(0) : mo_hex(UINT32_MAX);
+}
+
+/* An element as the reduction takes it. */
+static struct mopnd magnitude(struct low *l, enum reduce_op op, char class, struct mopnd x)
+{
+	struct mreg d;
+
+	if ((op != RO_ABSMAX && op != RO_ABSMIN) || class == 'u')
+		return x;
+	d = mi_b32(l);
+	mi(l, class == 'f' ? "abs.f32" : "abs.s32", R(d), x);
+	return R(d);
 }
 
 static struct mopnd combine(struct low *l, const struct reduction *r, struct mopnd a,
@@ -49,8 +65,9 @@ static struct mopnd combine(struct low *l, const struct reduction *r, struct mop
 	return R(d);
 }
 
-/* All elements of the value as 32-bit operands. */
-static struct mopnd *elements_of(struct low *l, const struct frag_value *v)
+/* All elements of the value as the reduction takes them, in 32 bits. */
+static struct mopnd *elements_of(struct low *l, const struct reduction *r,
+				 const struct frag_value *v)
 {
 	int per_word = tc_dtype_per_word(v->dtype);
 	struct mopnd *x = tc_arena_alloc(l->arena, sizeof *x * (size_t)(v->elements + 4));
@@ -58,6 +75,8 @@ static struct mopnd *elements_of(struct low *l, const struct frag_value *v)
 	for (int i = 0; i < v->elements; i += per_word)
 		tc_unpack_word(l, v->dtype, v->word[i / per_word], x + i,
 			       v->elements - i < per_word ? v->elements - i : per_word);
+	for (int i = 0; i < v->elements; i++)
+		x[i] = magnitude(l, r->op, r->class, x[i]);
 	return x;
 }
 
@@ -77,7 +96,7 @@ static struct mopnd reduce_tree(struct low *l, const struct reduction *r, struct
 static void in_thread(struct low *l, struct reduction *r, const struct frag_value *v)
 {
 	const struct axis_map *m = &r->d->axis[r->axis];
-	struct mopnd *element = elements_of(l, v);
+	struct mopnd *element = elements_of(l, r, v);
 	struct mopnd *row = tc_arena_alloc(l->arena, sizeof *row * (size_t)m->count);
 	bool ragged = tc_axis_limit(m) > m->extent;
 	struct mreg *inside = tc_arena_alloc(l->arena, sizeof *inside * (size_t)m->count);
@@ -173,26 +192,29 @@ static struct mreg writer(struct low *l, const struct axis_map *m)
 	return p;
 }
 
+/* A row of scratch has room for a power of two of them: vectors are aligned. */
 static struct mopnd read_parts(struct low *l, const struct reduction *r, struct maddr from,
-			       int offset, int parts, int room)
+			       int offset, int parts)
 {
 	struct mopnd x[32];
-	int at = 0, step = room < 4 ? room : 4;
+	int at = 0, step;
 
-	for (int base = 0; base < parts; base += step) {
+	for (; at < parts; at += step) {
+		struct mopnd from_part = M(from, offset + 4 * at);
 		struct mreg v[4];
 
-		for (int i = 0; i < step; i++)
+		step = parts - at >= 4 ? 4 : parts - at >= 2 ? 2 : 1;
+		for (int i = 0; i < step; i++) {
 			v[i] = mi_b32(l);
+			x[at + i] = R(v[i]);
+		}
 		if (step == 1)
-			mi(l, "ld.shared.b32", R(v[0]), M(from, offset + 4 * base));
+			mi(l, "ld.shared.b32", R(v[0]), from_part);
 		else
 			mi(l, step == 4 ? "ld.shared.v4.b32" : "ld.shared.v2.b32", V(v, step),
-			   M(from, offset + 4 * base));
-		for (int i = 0; i < step && base + i < parts; i++)
-			x[at++] = R(v[i]);
+			   from_part);
 	}
-	return reduce_tree(l, r, x, at);
+	return reduce_tree(l, r, x, parts);
 }
 
 /*
@@ -231,11 +253,22 @@ static void across_warps(struct low *l, struct reduction *r)
 	}
 	tc_low_class_barrier(l);
 	for (int i = 0; i < r->count; i++)
-		r->x[i] = read_parts(l, r, read, tc_axis_offset(o, slice ? i : 0) * room * 4, parts,
-				     room);
+		r->x[i] =
+			read_parts(l, r, read, tc_axis_offset(o, slice ? i : 0) * room * 4, parts);
 }
 
-/* A value that is constant along the axis: n times itself. */
+/* tcgen05.ld.red has reduced the elements of the thread that each of them loaded. */
+static void from_loads(struct low *l, struct reduction *r, const struct frag_value *v)
+{
+	struct mopnd *x = tc_arena_alloc(l->arena, sizeof *x * (size_t)v->extremes);
+
+	for (int i = 0; i < v->extremes; i++)
+		x[i] = v->extreme_reduced[i] ? v->extreme[i]
+					     : magnitude(l, r->op, r->class, v->extreme[i]);
+	r->x[0] = reduce_tree(l, r, x, v->extremes);
+}
+
+/* A value that is constant along the axis; the sum is n times itself. */
 static struct frag_value *reduce_constant(struct low *l, const struct frag_value *v,
 					  enum reduce_op op, int extent)
 {
@@ -248,13 +281,17 @@ static struct frag_value *reduce_constant(struct low *l, const struct frag_value
 		int n = v->elements - i * per_word;
 
 		w->word[i] = v->word[i];
-		if (op != RO_SUM)
+		if (op == RO_MAX || op == RO_MIN)
 			continue;
 		n = n < per_word ? n : per_word;
 		tc_unpack_word(l, v->dtype, v->word[i], x, n);
 		for (int e = 0; e < n; e++) {
-			struct mreg d = mi_b32(l);
+			struct mreg d;
 
+			x[e] = magnitude(l, op, class, x[e]);
+			if (op != RO_SUM)
+				continue;
+			d = mi_b32(l);
 			mi(l, class == 'f' ? "mul.rn.f32" : "mul.lo.s32", R(d), x[e],
 			   class == 'f' ? mo_f32((float)extent) : I(extent));
 			x[e] = R(d);
@@ -300,7 +337,10 @@ void tc_lower_reduce(struct low *l, const struct op *op)
 	r.opcode = combine_opcode(o->op, r.class);
 	r.count = tc_value_count(v, 1 - axis);
 	r.x = tc_arena_alloc(l->arena, sizeof *r.x * (size_t)(r.count + 4));
-	in_thread(l, &r, v);
+	if (v->extremes && v->extreme_op == o->op && axis == 1)
+		from_loads(l, &r, v);
+	else
+		in_thread(l, &r, v);
 	across_lanes(l, &r);
 	/* A vector's other axis: every thread along it has the same. */
 	if (!v->along[1 - axis]) {

@@ -112,6 +112,74 @@ static int word_of(const struct ref *r, const struct frag_value *v, int i)
 	return (i & 1) * half + (i >> 1);
 }
 
+/* Of x<n>. */
+static const char *move_opcode(struct low *l, const struct tmem_shape *s, const char *name, int n)
+{
+	return tc_arena_printf(l->arena, "tcgen05.%s.sync.aligned.%s.x%d%s.b32", name, s->name, n,
+			       s->suffix);
+}
+
+/* ---- tcgen05.ld.red (docs/isa.md 5.1) ----------------------------------------------------- */
+
+/*
+ * The reduction along the rows that the loads make on the way: of a later op beside this one.
+ * NULL: there is none, or none that the instruction makes.
+ */
+static const struct frag_reduce_op *reduction_of(const struct low *l, const struct op *load)
+{
+	const struct load_op *o = &load->u.load;
+	enum dtype t = o->result->dtype;
+
+	if (!l->c->target->load_reduces || is_half_lane(o->ref) || tc_dtypes[t].bits != 32)
+		return NULL;
+	for (const struct op *op = load->next; op; op = op->next) {
+		const struct frag_reduce_op *r = &op->u.reduce;
+		bool absolute = r->op == RO_ABSMAX || r->op == RO_ABSMIN;
+
+		if (op->kind == OP_FRAG_REDUCE && r->arg == o->result && r->axis == 1 &&
+		    r->op != RO_SUM && (!absolute || t == DT_F32))
+			return r;
+	}
+	return NULL;
+}
+
+/* "max.abs.f32" */
+static const char *reduction_text(struct low *l, const struct frag_value *v)
+{
+	static const char *const names[] = {[RO_MAX] = "max",
+					    [RO_MIN] = "min",
+					    [RO_ABSMAX] = "max.abs",
+					    [RO_ABSMIN] = "min.abs"};
+	char class = tc_compute_class(v->dtype);
+
+	return tc_arena_printf(l->arena, "%s.%s", names[v->extreme_op],
+			       class == 'f'   ? "f32"
+			       : class == 'i' ? "s32"
+					      : "u32");
+}
+
+/* A load of one register has none: its element stands for itself. */
+static void load_reducing(struct low *l, struct frag_value *v, const struct tmem_shape *s,
+			  struct mopnd values, int n, struct mopnd from)
+{
+	struct mreg extreme;
+
+	v->extreme_reduced[v->extremes] = n > 1;
+	if (n == 1) {
+		v->extreme[v->extremes++] = values.list[0];
+		mi(l, move_opcode(l, s, "ld", n), values, from);
+		return;
+	}
+	extreme = mi_b32(l);
+	v->extreme[v->extremes++] = R(extreme);
+	mi(l,
+	   tc_arena_printf(l->arena, "tcgen05.ld.red.sync.aligned.%s.x%d.%s", s->name, n,
+			   reduction_text(l, v)),
+	   values, R(extreme), from);
+}
+
+/* ---- loads and stores -------------------------------------------------------------------- */
+
 /* Most registers a transfer, so that a tile takes few instructions. */
 #define MOST_REGISTERS 64
 
@@ -129,20 +197,23 @@ static void move(struct low *l, const struct ref *r, struct frag_value *v, bool 
 	for (left = v->words / s.registers; left > 0;) {
 		struct mreg reg[MOST_REGISTERS];
 		int n = MOST_REGISTERS / s.registers;
+		struct mopnd values;
 		const char *opcode;
 
 		while (n > left)
 			n /= 2;
 		for (int i = 0; i < n * s.registers; i++)
 			reg[i] = v->word[word_of(r, v, at + i)].reg;
-		opcode = tc_arena_printf(l->arena, "tcgen05.%s.sync.aligned.%s.x%d%s.b32",
-					 store ? "st" : "ld", s.name, n, s.suffix);
+		values = V(reg, n * s.registers);
+		opcode = move_opcode(l, &s, store ? "st" : "ld", n);
 		if (who.id)
-			mi_if(l, who, opcode, M(m, column), V(reg, n * s.registers));
+			mi_if(l, who, opcode, M(m, column), values);
 		else if (store)
-			mi(l, opcode, M(m, column), V(reg, n * s.registers));
+			mi(l, opcode, M(m, column), values);
+		else if (v->extreme)
+			load_reducing(l, v, &s, values, n, M(m, column));
 		else
-			mi(l, opcode, V(reg, n * s.registers), M(m, column));
+			mi(l, opcode, values, M(m, column));
 		at += n * s.registers;
 		column += n * s.columns;
 		left -= n;
@@ -155,10 +226,18 @@ void tc_lower_load_tmem(struct low *l, const struct op *op)
 	const struct distribution *d = tc_frag_distribution(l, o->result->id);
 	struct frag_value *v = tc_value_new(l, d, o->result->dtype, (bool[2]){true, true});
 
+	const struct frag_reduce_op *reduction = reduction_of(l, op);
+
 	tc_low_all(l);
 	tc_low_wait_st(l);
 	for (int i = 0; i < v->words; i++)
 		v->word[i] = R(mi_b32(l));
+	if (reduction) {
+		v->extreme_op = reduction->op;
+		v->extreme = tc_arena_alloc(l->arena, sizeof *v->extreme * (size_t)v->words);
+		v->extreme_reduced =
+			tc_arena_alloc(l->arena, sizeof *v->extreme_reduced * (size_t)v->words);
+	}
 	move(l, o->ref, v, false);
 	l->pending_ld = true;
 	v->ld_epoch = l->ld_epoch;

@@ -376,12 +376,13 @@ static void reduce(struct kern *k, void *arg)
 }
 
 static const char reduce_doc[] =
-	"reduce(op: \"max\"|\"sum\"|\"min\", axis: integer) -> Fragment\n"
-	"Combines the elements along `axis` (0-based), which the result lacks.";
+	"reduce(op: \"max\"|\"sum\"|\"min\"|\"absmax\"|\"absmin\", axis: integer) -> Fragment\n"
+	"Combines the elements along `axis` (0-based), which the result lacks; \"absmax\" and "
+	"\"absmin\" of the magnitudes. A NaN does not count for the greatest and the least.";
 
 static int frag_reduce(lua_State *L)
 {
-	static const char *const names[] = {"sum", "max", "min", NULL};
+	static const char *const names[] = {"sum", "max", "min", "absmax", "absmin", NULL};
 	struct shaping s = {.frag = tc_check_recorded(L, 1, TC_FRAGMENT)};
 	const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
 	int i = 0;
@@ -389,7 +390,9 @@ static int frag_reduce(lua_State *L)
 	while (names[i] && strcmp(names[i], name) != 0)
 		i++;
 	if (!names[i])
-		return tc_argerror(L, 2, "\"max\", \"sum\" or \"min\" expected, got %s",
+		return tc_argerror(L, 2,
+				   "\"max\", \"sum\", \"min\", \"absmax\" or \"absmin\" expected, "
+				   "got %s",
 				   tc_describe(L, 2));
 	s.reduce = (enum reduce_op)i;
 	s.axis = (int)tc_check_integer(L, 3, 0, 1);
@@ -569,7 +572,10 @@ void tc_open_fragment(lua_State *L)
 		"elements and broadcast as in numpy; Lua numbers and recorded scalars take its "
 		"dtype. float32, float16, bfloat16, int32 and uint32 are computed in. `/` is of "
 		"floats; `//` and `%`, which floor as in Lua, bits and shifts are of integers; "
-		"`>>` of int32 keeps the sign. Fields: `shape`, `dtype`, `rank`.",
+		"`>>` of int32 keeps the sign.\n"
+		"---@field shape integer[]\n"
+		"---@field dtype tcmma.dtype\n"
+		"---@field rank integer\n",
 		methods, meta, frag_field);
 	tc_functions(L, "tcmma", functions);
 }

@@ -426,38 +426,76 @@ static int op_copy_metadata(lua_State *L)
 struct tmem_access {
 	struct ref *ref;
 	struct lua_value value;
-	struct frag *result;
+	const char *reduce; /* NULL: no reduction */
+	struct frag *result, *reduced;
 };
+
+static enum reduce_op load_reduction(struct kern *k, const struct tmem_access *a)
+{
+	static const struct {
+		const char *name;
+		enum reduce_op op;
+	} reductions[] = {{"max", RO_MAX},
+			  {"min", RO_MIN},
+			  {"absmax", RO_ABSMAX},
+			  {"absmin", RO_ABSMIN}};
+	enum dtype t = a->ref->alloc->dtype;
+
+	if (t != DT_F32 && t != DT_I32 && t != DT_U32)
+		tc_documented(&k->err, LOAD_REDUCE_DTYPE, tc_got(k, "the ref", a->ref),
+			      tc_dtypes[t].name);
+	for (size_t i = 0; i < sizeof reductions / sizeof reductions[0]; i++)
+		if (strcmp(reductions[i].name, a->reduce) == 0)
+			return reductions[i].op;
+	tc_documented(&k->err, LOAD_REDUCE_OP, "", a->reduce);
+}
 
 static void record_tmem_load(struct kern *k, void *arg)
 {
 	struct tmem_access *a = arg;
 	struct op draft = {.kind = OP_ASYNC_LOAD_TMEM};
+	enum reduce_op reduction = RO_MAX;
 	int shape[2] = {0, 0};
 
 	draft.u.load.ref = a->ref;
 	tc_ref_usable(k, a->ref);
 	tc_check_async_load_tmem(k, &draft.u.load);
+	if (a->reduce)
+		reduction = load_reduction(k, a);
 	for (int i = 0; i < a->ref->rank; i++)
 		shape[i] = (int)a->ref->shape[i].size;
 	draft.u.load.result = tc_frag_new(k, a->ref->alloc->dtype, a->ref->rank, shape);
 	a->result = tc_kern_record(k, &draft)->u.load.result;
+	if (a->reduce)
+		a->reduced = tc_frag_reduce(k, reduction, a->result, 1);
 }
 
 static const char load_tmem_doc[] =
-	"async_load_tmem(src: Ref) -> Fragment\n"
+	"async_load_tmem(src: Ref, opts?: {reduce?: \"max\"|\"min\"|\"absmax\"|\"absmin\"}) -> "
+	"Fragment, Fragment?\n"
 	"Loads TMEM into a fragment, in a role of whole warpgroups. The MMAs that wrote it must "
 	"have been waited for (their barrier).\n\n"
 	"The fragment can be used at once. Call `tc.wait_load_tmem()` before an MMA of the same "
-	"role overwrites what was loaded.";
+	"role overwrites what was loaded. Options:\n"
+	"- `reduce`: of 32-bit types; there is a second result, of each row the greatest or the "
+	"least element or magnitude, as `:reduce(op, 1)` of the fragment gives it. On `sm_103a` "
+	"the load itself finds it (`tcgen05.ld.red`), asked for here or by `:reduce` of what was "
+	"loaded, but not in 64 rows of one CTA and not the magnitudes of integers: registers do, "
+	"as on other targets";
 
 static int op_load_tmem(lua_State *L)
 {
+	static const char *const options[] = {"reduce", NULL};
 	struct tmem_access a = {.ref = tc_check_recorded(L, 1, TC_REF)};
 
+	tc_options(L, 2, options);
+	a.reduce = tc_option_string(L, 2, "reduce", NULL);
 	tc_record_call(L, record_tmem_load, &a);
 	tc_push_recorded(L, TC_FRAGMENT, a.result);
-	return 1;
+	if (!a.reduce)
+		return 1;
+	tc_push_recorded(L, TC_FRAGMENT, a.reduced);
+	return 2;
 }
 
 static void record_tmem_store(struct kern *k, void *arg)

@@ -79,7 +79,7 @@ static void put_frag_type(struct strbuf *b, struct kern *k, const struct frag *f
 	tc_printf(b, " -> %s", tc_frag_text(k, f));
 }
 
-static const char *const reduce_names[] = {"sum", "max", "min"};
+static const char *const reduce_names[] = {"sum", "max", "min", "absmax", "absmin"};
 
 static void put_cluster_axes(struct strbuf *b, const struct kern *k, unsigned axes)
 {

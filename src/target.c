@@ -91,6 +91,7 @@ static const struct target sm_103a = {.name = "sm_103a",
 				      .ptx_version = "8.8",
 				      .smem_limit = 232448,
 				      .tmem_columns = 512,
+				      .load_reduces = true,
 				      .max_threads = 1024,
 				      .registers = 65536,
 				      .sm_count = 148, /* B300 */

@@ -18,6 +18,7 @@ struct target {
 	const char *ptx_version;      /* lowest that the target accepts */
 	int64_t smem_limit;           /* bytes a block may use */
 	int tmem_columns;             /* 0: none */
+	bool load_reduces;            /* there is tcgen05.ld.red */
 	int max_threads, registers;   /* a block; 32-bit registers a block */
 	int sm_count;                 /* of the device that the emulator stands for */
 	const struct target_ops *ops; /* lower.c: how this target carries out an op */

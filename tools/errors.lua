@@ -124,6 +124,8 @@ condition out:
 - Of TMEM allocations: "ncols must be a power of 2 ..." (allocations are rounded up), "Packing must be a power of 2"
   (the other message about packing comes first), "Total TMEM allocation exceeds memory limit ..." (all TMEM of a kernel
   is one allocation, so that "After rounding up ..." comes).
+- Of loads of TMEM: "Unsupported reduction for i32 ..." and "Fused load-reduce is not supported for this layout": what
+  `tcgen05.ld.red` does not reduce, registers do.
 - Of barriers: arrivals on cluster barriers by single warps (they work here) and slices of groups.
 - Of copies: those about `cp.async` and the refs of a device mesh, which tcmma does not have; a partition that
   the collective size does not divide (the source is that size times the destination); more than five dimensions

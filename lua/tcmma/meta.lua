@@ -185,10 +185,13 @@ function tc.async_copy_sparse_metadata_to_tmem(src, dst, opts) end
 
 ---Loads TMEM into a fragment, in a role of whole warpgroups. The MMAs that wrote it must have been waited for (their barrier).
 ---
----The fragment can be used at once. Call `tc.wait_load_tmem()` before an MMA of the same role overwrites what was loaded.
+---The fragment can be used at once. Call `tc.wait_load_tmem()` before an MMA of the same role overwrites what was loaded. Options:
+---- `reduce`: of 32-bit types; there is a second result, of each row the greatest or the least element or magnitude, as `:reduce(op, 1)` of the fragment gives it. On `sm_103a` the load itself finds it (`tcgen05.ld.red`), asked for here or by `:reduce` of what was loaded, but not in 64 rows of one CTA and not the magnitudes of integers: registers do, as on other targets
 ---@param src Ref
+---@param opts? {reduce?: "max"|"min"|"absmax"|"absmin"}
 ---@return Fragment
-function tc.async_load_tmem(src) end
+---@return Fragment?
+function tc.async_load_tmem(src, opts) end
 
 ---Asks for a tile of an argument to be brought into L2, for a copy that follows later. Nothing waits for it.
 ---
@@ -1216,8 +1219,11 @@ function class_event:record(stream) end
 ---@return number
 function class_event:since(earlier) end
 
----A register tile of one role. The operators `+ - * / // % & | ~ << >>` work by elements and broadcast as in numpy; Lua numbers and recorded scalars take its dtype. float32, float16, bfloat16, int32 and uint32 are computed in. `/` is of floats; `//` and `%`, which floor as in Lua, bits and shifts are of integers; `>>` of int32 keeps the sign. Fields: `shape`, `dtype`, `rank`.
+---A register tile of one role. The operators `+ - * / // % & | ~ << >>` work by elements and broadcast as in numpy; Lua numbers and recorded scalars take its dtype. float32, float16, bfloat16, int32 and uint32 are computed in. `/` is of floats; `//` and `%`, which floor as in Lua, bits and shifts are of integers; `>>` of int32 keeps the sign.
 ---@class tcmma.fragment
+---@field shape integer[]
+---@field dtype tcmma.dtype
+---@field rank integer
 local class_fragment = {}
 
 ---Converted: to floats rounded to nearest even, to integers truncated. No dtype is converted silently.
@@ -1261,8 +1267,8 @@ function class_fragment:lt(other) end
 ---@return Fragment
 function class_fragment:ne(other) end
 
----Combines the elements along `axis` (0-based), which the result lacks.
----@param op "max"|"sum"|"min"
+---Combines the elements along `axis` (0-based), which the result lacks; "absmax" and "absmin" of the magnitudes. A NaN does not count for the greatest and the least.
+---@param op "max"|"sum"|"min"|"absmax"|"absmin"
 ---@param axis integer
 ---@return Fragment
 function class_fragment:reduce(op, axis) end
