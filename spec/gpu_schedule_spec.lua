@@ -4,6 +4,7 @@ local tc = require "tcmma"
 
 local gpu = tc.device(os.getenv("TCMMA_DEVICE") or "cuda:0")
 local on_gpu = gpu and it or pending
+local atomics = require "atomic_kernels"
 local kernels = require "compiler_kernels"
 local schedules = require "schedule_kernels"
 local pipelines = require "pipeline_kernels"
@@ -109,6 +110,42 @@ describe("a GPU #gpu", function()
       for _, y in ipairs(row) do assert.are.equal(x, y) end
     end
     assert.same({ 64, 1 }, sem:totable())
+  end)
+
+  on_gpu("updates memory atomically", function()
+    for dtype, updates in pairs{ [tc.float32] = { "atomic_add" }, [tc.float16] = { "atomic_add", "atomic_max" },
+                                 [tc.bfloat16] = { "atomic_min" }, [tc.int32] = { "atomic_add", "atomic_min", "atomic_xor" },
+                                 [tc.uint32] = { "atomic_max", "atomic_and", "atomic_or" } } do
+      for _, update in ipairs(updates) do
+        for _, columns in ipairs{ 64, 6 } do
+          local o = { update = update, dtype = dtype, rows = 64, columns = columns, ctas = 40 }
+          local a = tc.randint({ 40 * 64, columns }, dtype, { low = 0, high = 9, seed = 1 })
+          local before = tc.randint({ 64, columns }, dtype, { low = 0, high = 9, seed = 2 })
+          local here, there = on_device(before), before:copy()
+          local kernel = atomics.shared(o)
+          kernel(on_device(a), here)
+          kernel:emulate({ target = gpu.target }, a, there)
+          assert.same(there:totable(), here:totable())
+        end
+      end
+      if updates[1] == "atomic_add" then
+        local o = { update = "atomic_add", dtype = dtype, rows = 16, columns = 64 }
+        local a, out = tc.randint({ 64, 64 }, dtype, { low = 0, high = 9, seed = 3 }), zeros({ 16, 64 }, dtype)
+        local there = tc.zeros({ 16, 64 }, dtype)
+        local kernel = atomics.in_smem(o)
+        kernel(on_device(a), out)
+        kernel:emulate({ target = gpu.target }, a, there)
+        assert.same(there:totable(), out:totable())
+      end
+    end
+  end)
+
+  on_gpu("adds the parts of a matmul cut along K", function()
+    local o = { m = 128, n = 64, k = 1024, parts = 16, out = tc.float32 }
+    local a, b = integers({ 128, 1024 }, tc.float16, 1), integers({ 1024, 64 }, tc.float16, 2)
+    local out = zeros({ 128, 64 }, tc.float32)
+    atomics.split_k(o)(on_device(a), on_device(b), out)
+    assert.are.equal(0, (tc.max_error(out, tc.reference.matmul(a, b))))
   end)
 
   on_gpu("starts a kernel under the end of the one before", function()

@@ -89,6 +89,8 @@ static bool is_access(const struct op *o)
 	case OP_LOAD:
 	case OP_STORE:
 	case OP_STORE_SCALAR:
+	case OP_ATOMIC:
+	case OP_ATOMIC_SCALAR:
 	case OP_QUERY_CLUSTER_CANCEL:
 		return true;
 	case OP_LOAD_SCALAR:

@@ -66,6 +66,9 @@ void tc_check_async_load_tmem(struct kern *k, struct load_op *l);
 void tc_check_async_store_tmem(struct kern *k, struct store_op *s);
 void tc_check_load(struct kern *k, struct load_op *l);
 void tc_check_store(struct kern *k, struct store_op *s);
+/* The fragment has the shape of the ref, or is one value for all of it. */
+bool tc_fragment_fits(const struct frag *f, const struct ref *r);
+const char *tc_fragment_shape_text(struct kern *k, const struct frag *f); /* (128, 64) */
 void tc_check_alias(struct kern *k, struct ref **members, int count);
 void tc_check_index(struct kern *k, const struct ref *r, const struct index *index, int count);
 void tc_check_transpose(struct kern *k, const struct ref *r);

@@ -1,7 +1,7 @@
 /* Loads and stores of tiles, and copies from SMEM to TMEM. */
 #include "compile.h"
 
-static bool fragment_shape(const struct frag *f, const struct ref *r)
+bool tc_fragment_fits(const struct frag *f, const struct ref *r)
 {
 	if (f->rank == 0)
 		return true;
@@ -13,7 +13,7 @@ static bool fragment_shape(const struct frag *f, const struct ref *r)
 	return true;
 }
 
-static const char *fragment_shape_text(struct kern *k, const struct frag *f)
+const char *tc_fragment_shape_text(struct kern *k, const struct frag *f)
 {
 	if (f->rank == 2)
 		return tc_pair_text(k, f->shape[0], f->shape[1]);
@@ -67,9 +67,9 @@ void tc_check_store(struct kern *k, struct store_op *s)
 	if (s->ref->alloc->space == SP_TMEM)
 		tc_documented(&k->err, TMEM_STORE, tc_got(k, "the ref", s->ref));
 	check_tile(k, s->ref, "ref:store");
-	if (!fragment_shape(s->value, s->ref))
+	if (!tc_fragment_fits(s->value, s->ref))
 		tc_documented(&k->err, STORED_SHAPE, tc_got(k, "the ref", s->ref),
-			      fragment_shape_text(k, s->value), tc_shape_text(k, s->ref));
+			      tc_fragment_shape_text(k, s->value), tc_shape_text(k, s->ref));
 	if (s->value->dtype != s->ref->alloc->dtype)
 		tc_documented(&k->err, STORED_DTYPE, tc_got(k, "the ref", s->ref),
 			      tc_dtypes[s->value->dtype].name,
@@ -119,9 +119,9 @@ void tc_check_async_store_tmem(struct kern *k, struct store_op *s)
 
 	if (a->space != SP_TMEM)
 		tc_documented(&k->err, ASYNC_STORE_SPACE, tc_got(k, "the ref", s->ref));
-	if (!fragment_shape(s->value, s->ref))
+	if (!tc_fragment_fits(s->value, s->ref))
 		tc_documented(&k->err, STORE_SHAPE, tc_got(k, "the ref", s->ref),
-			      fragment_shape_text(k, s->value), tc_shape_text(k, s->ref));
+			      tc_fragment_shape_text(k, s->value), tc_shape_text(k, s->ref));
 	/* Before the dtype, which no fragment has. */
 	if (a->layout == TML_SPARSE_METADATA)
 		tc_documented(&k->err, STORE_METADATA, tc_got(k, "the ref", s->ref));

@@ -47,9 +47,11 @@ static void mark_op(void *arg, const struct op *op)
 			mark(f, op->u.copy.src->rows, READS);
 		break;
 	case OP_STORE:
+	case OP_ATOMIC:
 		mark(f, op->u.store.ref, WRITES);
 		break;
 	case OP_STORE_SCALAR:
+	case OP_ATOMIC_SCALAR:
 		mark(f, op->u.store_scalar.ref, WRITES);
 		break;
 	case OP_LOAD:
@@ -233,6 +235,7 @@ static bool uses(const struct op *op, const struct frag *f)
 	case OP_FRAG_REDUCE:
 		return op->u.reduce.arg == f;
 	case OP_STORE:
+	case OP_ATOMIC:
 	case OP_ASYNC_STORE_TMEM:
 		return op->u.store.value == f;
 	case OP_VAR_NEW:
@@ -328,6 +331,7 @@ static void look_at_rows(void *arg, const struct op *op)
 
 	switch (op->kind) {
 	case OP_STORE:
+	case OP_ATOMIC:
 		refs[0] = op->u.store.ref;
 		f->stored[number(f, refs[0]->alloc)] = true;
 		break;

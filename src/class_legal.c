@@ -21,7 +21,7 @@ _Noreturn void tc_class_refuse(struct compilation *c, const struct op *op, char 
 	tc_fail_at(c->err, op->pos,
 		   "tc.%s does not run on %s: %s.\n  There, tensor memory lies in registers of the "
 		   "warpgroups that multiply; this is rule (%c) for it.\n  What would fit: %s.",
-		   tc_op_name(op->kind), c->target->name, why, rule, fit);
+		   tc_op_name(op), c->target->name, why, rule, fit);
 }
 
 _Noreturn static void refuse(const struct check *x, const struct op *op, char rule, const char *why,

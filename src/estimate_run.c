@@ -352,6 +352,9 @@ static void threads(struct sim *s, struct actor *a, const struct op *o)
 		if (o->u.store.barrier.barrier)
 			arrive(s, a, &o->u.store.barrier, o, 0, a->time);
 		break;
+	case OP_ATOMIC:
+		move_smem(a, o->u.store.ref, o->u.store.value);
+		break;
 	case OP_FRAG_ELEMENTWISE:
 		compute(a, o->u.elementwise.result, is_special(o->u.elementwise.op));
 		break;

@@ -237,6 +237,7 @@ static void plan_op(struct low *l, struct frag_plan *p, const struct op *op)
 		add_memory(p, op->u.load.ref, op->u.load.result);
 		break;
 	case OP_STORE:
+	case OP_ATOMIC:
 		add_memory(p, op->u.store.ref, op->u.store.value);
 		break;
 	case OP_FRAG_ELEMENTWISE:

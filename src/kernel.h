@@ -326,12 +326,14 @@ struct tmem_copy_op {
 struct load_op {
 	struct ref *ref;
 	struct frag *result;
-}; /* ASYNC_LOAD_TMEM, LOAD */
+};                    /* ASYNC_LOAD_TMEM, LOAD */
+struct atomic_update; /* check_atomic.h */
 struct store_op {
 	struct ref *ref;
 	struct frag *value;
-	struct barrier_ref barrier; /* STORE into a peer's SMEM: its barrier, or none */
-};                                  /* ASYNC_STORE_TMEM, STORE */
+	struct barrier_ref barrier;         /* STORE into a peer's SMEM: its barrier, or none */
+	const struct atomic_update *atomic; /* ATOMIC: what is done with the elements there */
+};                                          /* ASYNC_STORE_TMEM, STORE, ATOMIC */
 struct load_scalar_op {
 	struct ref *ref;
 	struct val *result;
@@ -339,7 +341,8 @@ struct load_scalar_op {
 struct store_scalar_op {
 	struct ref *ref;
 	struct val *value;
-};
+	const struct atomic_update *atomic;
+}; /* STORE_SCALAR, ATOMIC_SCALAR */
 struct var_op {
 	struct var *var;
 	struct val *value;

@@ -20,7 +20,7 @@ _Noreturn void tc_low_fail(struct low *l, const char *fmt, ...)
 
 void tc_lower_unsupported(struct low *l, const struct op *op)
 {
-	tc_low_fail(l, "%s is not supported on %s yet", tc_op_name(op->kind), l->c->target->name);
+	tc_low_fail(l, "%s is not supported on %s yet", tc_op_name(op), l->c->target->name);
 }
 
 void tc_lower_nothing(struct low *l, const struct op *op)
@@ -191,7 +191,7 @@ const char *tc_base_name(const char *file)
 /* The comment comes with the op's first instruction that stands here. */
 static void comment(struct low *l, const struct op *op)
 {
-	const char *name = tc_op_name(op->kind);
+	const char *name = tc_op_name(op);
 
 	mi_flush_comment(l);
 	if (op->kind == OP_ROLE)

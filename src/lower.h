@@ -324,8 +324,9 @@ void tc_low_role_registers(struct low *l);
 /* class_registers.c */
 void tc_class_registers(struct compilation *c);
 /* lower_frag*.c */
-low_fn tc_lower_load_tmem, tc_lower_store_tmem, tc_lower_load, tc_lower_store, tc_lower_elementwise,
-	tc_lower_cast, tc_lower_full, tc_lower_iota, tc_lower_broadcast, tc_lower_reduce;
+low_fn tc_lower_load_tmem, tc_lower_store_tmem, tc_lower_load, tc_lower_store, tc_lower_atomic,
+	tc_lower_elementwise, tc_lower_cast, tc_lower_full, tc_lower_iota, tc_lower_broadcast,
+	tc_lower_reduce;
 /* VAR_NEW, VAR_SET, VAR_GET of a fragment; print of one. */
 low_fn tc_lower_frag_var, tc_lower_frag_print;
 

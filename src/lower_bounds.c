@@ -95,6 +95,7 @@ void tc_low_bounds(struct low *l, const struct op *op)
 		break;
 	case OP_ASYNC_STORE_TMEM:
 	case OP_STORE:
+	case OP_ATOMIC:
 		check_ref(l, op->u.store.ref);
 		check_barrier(l, &op->u.store.barrier);
 		break;
@@ -102,6 +103,7 @@ void tc_low_bounds(struct low *l, const struct op *op)
 		check_ref(l, op->u.load_scalar.ref);
 		break;
 	case OP_STORE_SCALAR:
+	case OP_ATOMIC_SCALAR:
 		check_ref(l, op->u.store_scalar.ref);
 		break;
 	case OP_TRY_CLUSTER_CANCEL:

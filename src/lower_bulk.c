@@ -52,9 +52,11 @@ static void look_at_scope(struct seen *n, const struct scope *s)
 			look(n, o->u.load_scalar.ref, n->read);
 			break;
 		case OP_STORE:
+		case OP_ATOMIC:
 			look(n, o->u.store.ref, NULL);
 			break;
 		case OP_STORE_SCALAR:
+		case OP_ATOMIC_SCALAR:
 			look(n, o->u.store_scalar.ref, NULL);
 			break;
 		case OP_COMMIT_GMEM:

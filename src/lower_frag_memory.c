@@ -2,13 +2,23 @@
  * Tiles between registers and memory: SMEM, GMEM, and the scratch through which
  * a value changes its distribution.
  */
+#include "check_atomic.h"
 #include "tile.h"
 
 /* ---- the access itself ----------------------------------------------------------------------- */
 
-/* Elements one instruction moves: contiguous in memory and in registers, and
- * whole registers, else one. */
-static int access_width(const struct tile *t, const struct frag_value *v)
+/* Elements of a thread that are neighbours and begin at a multiple of their number, up to `most`.
+ */
+static int neighbours(const struct axis_map *m, int most)
+{
+	int width = tc_power_of_two_in(m->vector, most);
+
+	for (int i = 0; i < m->field_count; i++)
+		width = tc_power_of_two_in(m->field[i].stride, width);
+	return m->count > m->vector ? tc_power_of_two_in(m->step, width) : width;
+}
+
+int tc_tile_width(const struct tile *t, const struct frag_value *v)
 {
 	const struct axis_map *m = &t->d->axis[t->d->fast];
 	int width, per_word = tc_dtype_per_word(v->dtype);
@@ -16,11 +26,7 @@ static int access_width(const struct tile *t, const struct frag_value *v)
 	/* A bool is a predicate in registers and a byte in memory. */
 	if (v->dtype == DT_BOOL || t->role[t->d->fast] != TILE_COLUMN || !v->along[t->d->fast])
 		return 1;
-	width = tc_power_of_two_in(m->vector, t->aligned);
-	for (int i = 0; i < m->field_count; i++)
-		width = tc_power_of_two_in(m->field[i].stride, width);
-	if (m->count > m->vector)
-		width = tc_power_of_two_in(m->step, width);
+	width = neighbours(m, t->aligned);
 	if (width < per_word || m->count % per_word != 0)
 		return 1;
 	return width;
@@ -118,11 +124,10 @@ static void move_narrow(struct tile *t, bool store, struct maddr m, struct mreg 
 		v->word[e / per_word] = tc_pack_word(l, raw_dtype(v->dtype), pending, n);
 }
 
-static void move_tile(struct tile *t, bool store, struct frag_value *v)
+void tc_tile_accesses(struct tile *t, struct frag_value *v, int width, tile_access_fn *fn,
+		      void *arg)
 {
-	int fast = t->d->fast, per_word = tc_dtype_per_word(v->dtype);
-	int width = access_width(t, v), count[2], j[2];
-	struct mopnd pending[4];
+	int fast = t->d->fast, count[2], j[2];
 
 	for (int a = 0; a < 2; a++) {
 		count[a] = tc_value_count(v, a);
@@ -132,21 +137,41 @@ static void move_tile(struct tile *t, bool store, struct frag_value *v)
 	}
 	for (j[1 - fast] = 0; j[1 - fast] < count[1 - fast]; j[1 - fast]++) {
 		for (j[fast] = 0; j[fast] < count[fast]; j[fast] += width) {
-			int off[2], e = tc_value_element(v, j[0], j[1]);
-			struct mreg guard;
-			struct maddr m;
+			struct tile_access x = {.element = tc_value_element(v, j[0], j[1]),
+						.width = width};
+			int off[2];
 
 			for (int a = 0; a < 2; a++)
 				off[a] = v->along[a] ? tc_axis_offset(&t->d->axis[a], j[a]) : 0;
-			guard = tc_tile_guard(t, j);
-			m = tc_tile_address(t, off);
-			if (t->bits == 32 || width > 1)
-				move_words(t, store, m, guard, &v->word[e / per_word],
-					   width / per_word);
-			else
-				move_narrow(t, store, m, guard, v, e, pending);
+			x.guard = tc_tile_guard(t, j);
+			x.address = tc_tile_address(t, off);
+			fn(t, v, &x, arg);
 		}
 	}
+}
+
+struct movement {
+	bool store;
+	struct mopnd pending[4]; /* narrow elements of the word under way */
+};
+
+static void move(struct tile *t, struct frag_value *v, const struct tile_access *a, void *arg)
+{
+	struct movement *m = arg;
+	int per_word = tc_dtype_per_word(v->dtype);
+
+	if (t->bits == 32 || a->width > 1)
+		move_words(t, m->store, a->address, a->guard, &v->word[a->element / per_word],
+			   a->width / per_word);
+	else
+		move_narrow(t, m->store, a->address, a->guard, v, a->element, m->pending);
+}
+
+static void move_tile(struct tile *t, bool store, struct frag_value *v)
+{
+	struct movement m = {.store = store};
+
+	tc_tile_accesses(t, v, tc_tile_width(t, v), move, &m);
 }
 
 /* ---- ref:load(), ref:store() ---------------------------------------------------------------- */
@@ -165,21 +190,32 @@ void tc_lower_load(struct low *l, const struct op *op)
 	tc_value_define(l, o->result, v);
 }
 
+/* The threads hold at least as many neighbours along the axis as one access has to move. */
+static bool holds_vectors(const struct distribution *d, int axis, int least)
+{
+	const struct axis_map *m = &d->axis[axis];
+
+	return least == 1 ||
+	       (d->fast == axis && neighbours(m, least) == least && m->count % least == 0);
+}
+
 const struct distribution *tc_store_distribution(struct low *l, const struct op *op)
 {
 	const struct ref *r = op->u.store.ref;
 	const struct frag_node *n = &tc_frag_plan(l)->node[op->u.store.value->id];
 	const struct distribution *of_group = tc_frag_distribution(l, op->u.store.value->id);
+	int least =
+		op->kind == OP_ATOMIC ? tc_atomic_least(op->u.store.atomic, r->alloc->dtype) : 1;
 	struct distribution *d;
 	int axis, vector;
 
-	if (of_group)
-		return of_group;
-	/* A splat belongs to no group. */
-	d = tc_arena_alloc(l->arena, sizeof *d);
 	vector = tc_ref_vector(r, &axis);
 	if (r->rank == 1)
 		axis = n->axis;
+	if (of_group && holds_vectors(of_group, axis, least))
+		return of_group;
+	/* A splat belongs to no group. */
+	d = tc_arena_alloc(l->arena, sizeof *d);
 	while (vector > 1 && n->extent[axis] % vector != 0)
 		vector /= 2;
 	tc_frag_linear(l->role, d, n->extent, axis, vector, false);

@@ -5,14 +5,15 @@
  * stores through registers is concerned, row numbers of gathers among it; for readers elsewhere the
  * user writes commit_smem() and barriers.  Two stores of one distribution to tiles of one grid,
  * which are the same tile or disjoint ones, need none: each thread stores its own elements, or
- * others than any thread before.
+ * others than any thread before.  Atomic updates need none between each other.
  */
 #include "frag.h"
 
 enum {
 	ACCESS_LOAD = 1,
 	ACCESS_STORE = 2,
-	ACCESS_STORE_ELSEWHERE = 4 /* by threads other than those of the store in question */
+	ACCESS_STORE_ELSEWHERE = 4, /* by threads other than those of the store in question */
+	ACCESS_ATOMIC = 8
 };
 
 enum {
@@ -27,16 +28,19 @@ static bool same_memory(const struct alloc *a, const struct alloc *b)
 static const struct ref *accessed(const struct op *op, int *access)
 {
 	bool stores = op->kind == OP_STORE || op->kind == OP_STORE_SCALAR;
+	bool updates = op->kind == OP_ATOMIC || op->kind == OP_ATOMIC_SCALAR;
 
-	*access = stores ? ACCESS_STORE : ACCESS_LOAD;
+	*access = stores ? ACCESS_STORE : updates ? ACCESS_ATOMIC : ACCESS_LOAD;
 	switch (op->kind) {
 	case OP_LOAD:
 		return op->u.load.ref;
 	case OP_STORE:
+	case OP_ATOMIC:
 		return op->u.store.ref;
 	case OP_LOAD_SCALAR:
 		return op->u.load_scalar.ref;
 	case OP_STORE_SCALAR:
+	case OP_ATOMIC_SCALAR:
 		return op->u.store_scalar.ref;
 	case OP_COPY_GMEM_TO_SMEM:
 		return op->u.copy.src->rows;
@@ -168,11 +172,13 @@ static bool met_since(struct low *l, const struct op *op, int conflict)
 
 void tc_frag_order(struct low *l, const struct op *op)
 {
-	int access, conflict = ACCESS_STORE;
+	int access, conflict = ACCESS_STORE | ACCESS_ATOMIC;
 
 	accessed(op, &access);
 	if (access == ACCESS_STORE)
-		conflict = ACCESS_LOAD | ACCESS_STORE_ELSEWHERE;
+		conflict = ACCESS_LOAD | ACCESS_STORE_ELSEWHERE | ACCESS_ATOMIC;
+	else if (access == ACCESS_ATOMIC)
+		conflict = ACCESS_LOAD | ACCESS_STORE;
 	if ((accesses_of_scope(l, l->c->kern->root, op) & conflict) &&
 	    (l->role->class || !met_since(l, op, conflict)))
 		tc_low_class_barrier(l);

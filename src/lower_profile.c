@@ -29,6 +29,7 @@ static bool is_event(enum op_kind kind)
 	case OP_ASYNC_STORE_TMEM:
 	case OP_LOAD:
 	case OP_STORE:
+	case OP_ATOMIC:
 		return true;
 	default:
 		return false;

@@ -1,7 +1,9 @@
 /* Variables and single elements of GMEM and SMEM. */
 #include <string.h>
 
+#include "check_atomic.h"
 #include "compile.h"
+#include "tile.h"
 
 /* ---- variables --------------------------------------------------------------------------- */
 
@@ -230,7 +232,7 @@ static struct mreg narrowed(struct low *l, const struct element *e, const struct
 	return d;
 }
 
-/* One lane of the role stores. */
+/* One lane of the role stores, or updates. */
 void tc_lower_store_scalar(struct low *l, const struct op *op)
 {
 	const struct store_scalar_op *o = &op->u.store_scalar;
@@ -246,7 +248,10 @@ void tc_lower_store_scalar(struct low *l, const struct op *op)
 	s = narrowed(l, e, o->value);
 	a = element_address(l, o->ref, &space);
 	inside = in_bounds(l, o->ref);
-	m = mi(l, tc_arena_printf(l->arena, "st.%s.%s", space, e->type), M(a, 0), R(s));
+	m = mi(l,
+	       o->atomic ? tc_atomic_opcode(l, o->atomic, space, e->dtype, e->reg != MR_B16)
+			 : tc_arena_printf(l->arena, "st.%s.%s", space, e->type),
+	       M(a, 0), R(s));
 	if (inside.id)
 		mi_guard(m, inside, false);
 	tc_low_all(l);

@@ -62,7 +62,7 @@ static void add(struct profile *p, const struct tc_profile_part *part, int numbe
 	e.cta[0] = cta % p->grid[0];
 	e.cta[1] = cta / p->grid[0] % p->grid[1];
 	e.cta[2] = cta / p->grid[0] / p->grid[1];
-	snprintf(name, sizeof name, "line %d: %s", o->pos.line, tc_op_name(o->kind));
+	snprintf(name, sizeof name, "line %d: %s", o->pos.line, tc_op_name(o));
 	if (o->kind == OP_BARRIER_WAIT) {
 		const struct barrier *b = o->u.wait.barrier.barrier;
 

@@ -326,7 +326,7 @@ struct access {
 	struct barrier_ref barrier;
 };
 
-static void check_static(struct kern *k, const struct ref *r, int shape[2])
+void tc_fragment_shape(struct kern *k, const struct ref *r, int shape[2])
 {
 	if (r->rank > 2)
 		tc_fail(&k->err, "a fragment has 1 or 2 dimensions; index the leading ones of\n%s",
@@ -366,7 +366,7 @@ static void load(struct kern *k, void *arg)
 		a->val = tc_kern_record(k, &draft)->u.load_scalar.result;
 		return;
 	}
-	check_static(k, a->ref, shape);
+	tc_fragment_shape(k, a->ref, shape);
 	draft.u.load.ref = a->ref;
 	draft.u.load.result = tc_frag_new(k, a->ref->alloc->dtype, a->ref->rank, shape);
 	a->frag = tc_kern_record(k, &draft)->u.load.result;
@@ -391,7 +391,7 @@ static int ref_load(lua_State *L)
 	return 1;
 }
 
-static struct val *element_value(struct kern *k, const struct lua_value *v, enum dtype t)
+struct val *tc_element_value(struct kern *k, const struct lua_value *v, enum dtype t)
 {
 	struct val *node = tc_value_node(k, v);
 	enum val_type wanted = scalar_type(t);
@@ -424,11 +424,11 @@ static void store(struct kern *k, void *arg)
 				tc_ref_text(k, a->ref));
 		draft.kind = OP_STORE_SCALAR;
 		draft.u.store_scalar.ref = a->ref;
-		draft.u.store_scalar.value = element_value(k, &a->value, a->ref->alloc->dtype);
+		draft.u.store_scalar.value = tc_element_value(k, &a->value, a->ref->alloc->dtype);
 		tc_kern_record(k, &draft);
 		return;
 	}
-	check_static(k, a->ref, shape);
+	tc_fragment_shape(k, a->ref, shape);
 	draft.u.store.ref = a->ref;
 	draft.u.store.value = a->value.frag;
 	draft.u.store.barrier = a->barrier;
@@ -449,7 +449,7 @@ static const char store_doc[] =
 	"store is asynchronous, and one arrival on that CTA's barrier, whose phase completes when "
 	"the values are there: no arrival of the role and no fence is needed";
 
-static void check_value(lua_State *L, int arg, struct lua_value *v)
+void tc_check_stored(lua_State *L, int arg, struct lua_value *v)
 {
 	if (!tc_read_value(L, arg, v))
 		tc_argerror(L, arg, "fragment, recorded scalar or number expected, got %s",
@@ -461,7 +461,7 @@ static int ref_store(lua_State *L)
 	static const char *const options[] = {"barrier", NULL};
 	struct access a = {.ref = tc_check_recorded(L, 1, TC_REF)};
 
-	check_value(L, 2, &a.value);
+	tc_check_stored(L, 2, &a.value);
 	tc_options(L, 3, options);
 	if (tc_option_push(L, 3, "barrier")) {
 		const struct barrier_ref *b = tc_test_recorded(L, lua_gettop(L), TC_BARRIER);
@@ -490,7 +490,7 @@ static int ref_newindex(lua_State *L)
 	} else {
 		return tc_error(L, "a ref cannot be indexed by %s", tc_describe(L, 2));
 	}
-	check_value(L, 3, &a.value);
+	tc_check_stored(L, 3, &a.value);
 	tc_record_call(L, store, &a);
 	return 0;
 }
@@ -520,6 +520,7 @@ void tc_open_ref(lua_State *L)
 	struct slice *all;
 
 	tc_open_alloc(L);
+	tc_open_atomic(L);
 	tc_class(L, TC_SLICE, "A slice for `ref:at`.", NULL, slice_meta);
 	tc_recorded_class(L, TC_REF,
 			  "A view of GMEM, SMEM or TMEM. `ref[i]` indexes its first dimension, "

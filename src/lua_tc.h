@@ -248,6 +248,16 @@ void tc_check_value(lua_State *L, int arg, struct lua_value *v);
 struct val *tc_value_node(struct kern *k, const struct lua_value *v);
 void tc_push_scalar(lua_State *L, struct val *v);
 
+/* lua_ref.c: what is stored, or atomically combined with memory. */
+void tc_check_stored(lua_State *L, int arg, struct lua_value *v);
+/* In the core: the shape of a fragment as large as a ref of GMEM or SMEM. */
+void tc_fragment_shape(struct kern *k, const struct ref *r, int shape[2]);
+/* In the core: the value as one element of that type. */
+struct val *tc_element_value(struct kern *k, const struct lua_value *v, enum dtype t);
+
+/* lua_atomic.c */
+void tc_open_atomic(lua_State *L);
+
 /* lua_op.c: an option that names cluster axes, one string or a list; false if absent. */
 struct lua_axes {
 	int count;

@@ -1,4 +1,5 @@
 /* Operations and the scope tree as text. */
+#include "check_atomic.h"
 #include "check_copy.h"
 
 #include <string.h>
@@ -8,9 +9,13 @@ static const char *const op_names[] = {
 #include "ops.def"
 };
 
-const char *tc_op_name(enum op_kind kind)
+const char *tc_op_name(const struct op *op)
 {
-	return op_names[kind];
+	if (op->kind == OP_ATOMIC)
+		return op->u.store.atomic->name;
+	if (op->kind == OP_ATOMIC_SCALAR)
+		return op->u.store_scalar.atomic->name;
+	return op_names[op->kind];
 }
 
 /* ---- operands of ops ----------------------------------------------------- */
@@ -253,6 +258,11 @@ static void put_frag_operands(struct strbuf *b, struct kern *k, const struct op 
 			put_barrier(b, k, &o->u.store.barrier);
 		}
 		break;
+	case OP_ATOMIC:
+		put_ref(b, k, o->u.store.ref);
+		tc_puts(b, ", ");
+		put_frag(b, o->u.store.value);
+		break;
 	case OP_FRAG_ELEMENTWISE:
 		put_elementwise(b, &o->u.elementwise);
 		put_frag_type(b, k, o->u.elementwise.result);
@@ -311,6 +321,11 @@ static void put_operands(struct strbuf *b, struct kern *k, const struct op *o)
 	case OP_STORE_SCALAR:
 		put_ref(b, k, o->u.store_scalar.ref);
 		tc_puts(b, " = ");
+		tc_print_val(b, k, o->u.store_scalar.value);
+		break;
+	case OP_ATOMIC_SCALAR:
+		put_ref(b, k, o->u.store_scalar.ref);
+		tc_puts(b, ", ");
 		tc_print_val(b, k, o->u.store_scalar.value);
 		break;
 	case OP_COPY_GMEM_TO_SMEM:
@@ -396,7 +411,7 @@ void tc_print_op(struct strbuf *b, struct kern *k, const struct op *o)
 
 	if (has_result(o))
 		tc_printf(b, "%%%d = ", o->id);
-	tc_printf(b, "%s ", o->kind == OP_FRAG_ELEMENTWISE ? "" : op_names[o->kind]);
+	tc_printf(b, "%s ", o->kind == OP_FRAG_ELEMENTWISE ? "" : tc_op_name(o));
 	before = b->length;
 	if (o->kind == OP_FRAG_ELEMENTWISE)
 		b->text[--b->length] = '\0';

@@ -2,15 +2,13 @@
  * Appending an op: are its operands visible here, is the call legal (check.c),
  * may it stand here?  Nothing is changed before all three are answered.
  */
+#include "check_atomic.h"
 #include "check_copy.h"
 
 #include <string.h>
 
-static const struct {
-	const char *name;
-	char where;
-} ops[] = {
-#define OP(id, name, payload, where) [OP_##id] = {name, where},
+static const char places[] = {
+#define OP(id, name, payload, where) [OP_##id] = where,
 #include "ops.def"
 };
 
@@ -78,6 +76,7 @@ static void use_operands(struct kern *k, const struct op *o)
 		use_ref(k, o->u.load_scalar.ref);
 		break;
 	case OP_STORE_SCALAR:
+	case OP_ATOMIC_SCALAR:
 		use_ref(k, o->u.store_scalar.ref);
 		tc_val_usable(k, o->u.store_scalar.value);
 		break;
@@ -110,6 +109,7 @@ static void use_operands(struct kern *k, const struct op *o)
 		break;
 	case OP_ASYNC_STORE_TMEM:
 	case OP_STORE:
+	case OP_ATOMIC:
 		use_ref(k, o->u.store.ref);
 		tc_barrier_usable(k, &o->u.store.barrier);
 		tc_frag_usable(k, o->u.store.value);
@@ -264,6 +264,12 @@ static void check_legality(struct kern *k, struct op *o)
 	case OP_STORE_SCALAR:
 		check_scalar_access(k, o->u.store_scalar.ref, "stored");
 		break;
+	case OP_ATOMIC:
+		tc_check_atomic(k, &o->u.store);
+		break;
+	case OP_ATOMIC_SCALAR:
+		tc_check_atomic_scalar(k, &o->u.store_scalar);
+		break;
 	case OP_COPY_GMEM_TO_SMEM:
 		tc_check_copy_gmem_to_smem(k, &o->u.copy);
 		break;
@@ -326,7 +332,8 @@ static void check_legality(struct kern *k, struct op *o)
 static bool works_on_tiles(enum op_kind kind)
 {
 	return kind == OP_ASYNC_LOAD_TMEM || kind == OP_ASYNC_STORE_TMEM || kind == OP_LOAD ||
-	       kind == OP_STORE || (kind >= OP_FRAG_ELEMENTWISE && kind <= OP_FRAG_REDUCE);
+	       kind == OP_STORE || kind == OP_ATOMIC ||
+	       (kind >= OP_FRAG_ELEMENTWISE && kind <= OP_FRAG_REDUCE);
 }
 
 static bool is_shared_op(const struct op *o)
@@ -335,7 +342,7 @@ static bool is_shared_op(const struct op *o)
 		return o->u.load_scalar.ref->alloc->space == SP_GMEM;
 	if (o->kind == OP_VAR_NEW)
 		return !o->u.var.frag;
-	return ops[o->kind].where == 'S';
+	return places[o->kind] == 'S';
 }
 
 static const char *list_roles(struct kern *k)
@@ -359,7 +366,7 @@ static bool check_place(struct kern *k, const struct op *o)
 		tc_fail(&k->err,
 			"'%s' needs a role of whole warpgroups; role '%s' (%s) has %d warp%s.\n"
 			"Make it tc.role{ name = \"%s\", warpgroups = 1 }.",
-			ops[o->kind].name, role->name, tc_pos_text(k, role->pos), role->warps,
+			tc_op_name(o), role->name, tc_pos_text(k, role->pos), role->warps,
 			role->warps == 1 ? "" : "s", role->name);
 	if (role || is_shared_op(o))
 		return false;
@@ -368,7 +375,7 @@ static bool check_place(struct kern *k, const struct op *o)
 			"'%s' stands outside every role block, in a kernel with roles (%s).\n"
 			"Shared code holds scalars, control flow, allocations, views, scalar loads "
 			"of GMEM and role blocks; put this operation into a role.",
-			ops[o->kind].name, list_roles(k));
+			tc_op_name(o), list_roles(k));
 	return !k->roleless_op;
 }
 

@@ -144,7 +144,7 @@ void tc_print_attributes(struct strbuf *b, const struct alloc *a);
 bool tc_ref_is_whole(const struct ref *r);
 extern const char *const tc_space_names[];
 /* print_op.c */
-const char *tc_op_name(enum op_kind kind);
+const char *tc_op_name(const struct op *op); /* "mma", "atomic_add" */
 void tc_print_op(struct strbuf *b, struct kern *k, const struct op *op); /* one line */
 void tc_print_ops(struct strbuf *b, struct kern *k);                     /* the scope tree */
 

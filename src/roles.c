@@ -89,6 +89,7 @@ static void visit_op(const struct op *o, visit_fn *visit, void *context)
 		visit_ref(o->u.load_scalar.ref, visit, context);
 		break;
 	case OP_STORE_SCALAR:
+	case OP_ATOMIC_SCALAR:
 		visit_ref(o->u.store_scalar.ref, visit, context);
 		visit(context, o->u.store_scalar.value);
 		break;
@@ -121,6 +122,7 @@ static void visit_op(const struct op *o, visit_fn *visit, void *context)
 		break;
 	case OP_ASYNC_STORE_TMEM:
 	case OP_STORE:
+	case OP_ATOMIC:
 		visit_ref(o->u.store.ref, visit, context);
 		visit_barrier(&o->u.store.barrier, visit, context);
 		break;

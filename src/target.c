@@ -9,6 +9,7 @@
 	[OP_WHEN] = tc_lower_when, [OP_ROLE] = tc_lower_role, [OP_VAR_NEW] = tc_lower_var,         \
 	[OP_VAR_SET] = tc_lower_var, [OP_VAR_GET] = tc_lower_var,                                  \
 	[OP_LOAD_SCALAR] = tc_lower_load_scalar, [OP_STORE_SCALAR] = tc_lower_store_scalar,        \
+	[OP_ATOMIC] = tc_lower_atomic, [OP_ATOMIC_SCALAR] = tc_lower_store_scalar,                 \
 	[OP_COPY_GMEM_TO_SMEM] = tc_lower_copy_gmem_to_smem,                                       \
 	[OP_COPY_SMEM_TO_GMEM] = tc_lower_copy_smem_to_gmem,                                       \
 	[OP_ASYNC_PREFETCH] = tc_lower_async_prefetch,                                             \

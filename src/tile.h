@@ -60,4 +60,26 @@ struct maddr tc_tile_address(struct tile *t, const int off[2]);
 /* True where registers j hold an element that exists; id 0: in every thread. */
 struct mreg tc_tile_guard(struct tile *t, const int j[2]);
 
+/* lower_frag_memory.c */
+/* Elements one instruction may move: contiguous in memory and in registers, and whole registers,
+ * else one. */
+int tc_tile_width(const struct tile *t, const struct frag_value *v);
+/* One access: elements of a value from `element` on, at an address, where the guard holds. */
+struct tile_access {
+	struct maddr address;
+	struct mreg guard; /* id 0: everywhere */
+	int element, width;
+};
+typedef void tile_access_fn(struct tile *t, struct frag_value *v, const struct tile_access *a,
+			    void *arg);
+/* Calls fn for all accesses of the thread, `width` elements each. */
+void tc_tile_accesses(struct tile *t, struct frag_value *v, int width, tile_access_fn *fn,
+		      void *arg);
+
+/* lower_atomic.c */
+struct atomic_update;
+/* red of an element, or of `words` registers of 32 bits; 0: one element of 16 bits. */
+const char *tc_atomic_opcode(struct low *l, const struct atomic_update *u, const char *space,
+			     enum dtype t, int words);
+
 #endif

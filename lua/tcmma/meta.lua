@@ -207,6 +207,50 @@ function tc.async_prefetch(ref, opts) end
 ---@param value Fragment|Scalar|number
 function tc.async_store_tmem(dst, value) end
 
+---Adds to what memory holds, element by element and atomically: other threads, roles and CTAs may do so at the same time, in any order.
+---
+---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: float32, float16, bfloat16, int32, uint32. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
+---
+---Floats are added in any order, so that sums of several CTAs round differently from run to run. What lies outside a GMEM array is left out.
+---@param ref Ref
+---@param value Fragment|Scalar|number
+function tc.atomic_add(ref, value) end
+
+---Keeps the bits that the value has too, atomically.
+---
+---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
+---@param ref Ref
+---@param value Fragment|Scalar|integer
+function tc.atomic_and(ref, value) end
+
+---Replaces each element that is less than the value, atomically.
+---
+---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32; float16 and bfloat16 in GMEM, by pairs. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
+---@param ref Ref
+---@param value Fragment|Scalar|number
+function tc.atomic_max(ref, value) end
+
+---Replaces each element that is greater than the value, atomically.
+---
+---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32; float16 and bfloat16 in GMEM, by pairs. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
+---@param ref Ref
+---@param value Fragment|Scalar|number
+function tc.atomic_min(ref, value) end
+
+---Sets the bits of the value, atomically.
+---
+---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
+---@param ref Ref
+---@param value Fragment|Scalar|integer
+function tc.atomic_or(ref, value) end
+
+---Flips the bits of the value, atomically.
+---
+---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
+---@param ref Ref
+---@param value Fragment|Scalar|integer
+function tc.atomic_xor(ref, value) end
+
 ---Builds every candidate with `build(candidate)`, measures what it returns with the arguments `args`, and returns the
 ---best candidate, what was built for it, and a list of `{config=, cost=}` or `{config=, reason=}` in the order of the
 ---candidates.
@@ -658,6 +702,12 @@ function tc.mma(acc, a, b, opts) end
 ---@param body function
 ---@param opts {collective_axes: string|string[], tiling?: integer[]}
 function tc.nd_loop(grid, body, opts) end
+
+---The names that are most like a misspelt word, best first, at most 3: what "did you mean" says.
+---@param word string
+---@param names string[]
+---@return string[]
+function tc.nearest(word, names) end
 
 ---A new array of ones.
 ---@param shape integer[]
@@ -1146,8 +1196,11 @@ function class_array:totable() end
 ---@return tcmma.array
 function class_array:view(dtype) end
 
----A barrier or an array of them; `barrier[i]` is one, 0-based. Fields: `num_arrivals`, `num_barriers`, `orders_tensor_core`.
+---A barrier or an array of them; `barrier[i]` is one, 0-based.
 ---@class tcmma.barrier
+---@field num_arrivals integer
+---@field num_barriers integer
+---@field orders_tensor_core boolean
 local class_barrier = {}
 
 ---Where arrays live and kernels run.
@@ -1301,8 +1354,15 @@ function class_function:launch(opts) end
 ---@class tcmma.gmem
 local class_gmem = {}
 
----A recorded kernel. Fields: `name`, `finished`, `grid_names`, `cluster_names`, `roles` (a list), `role` (whose block is being recorded). Calling it runs it.
+---A recorded kernel. Calling it runs it.
 ---@class tcmma.kernel
+---@field name string
+---@field finished boolean The recording is closed
+---@field grid_names string[]
+---@field cluster_names string[]
+---@field roles tcmma.role[]
+---@field role tcmma.role? Whose block is being recorded
+---@field in_loop boolean What is recorded now stands in a loop
 local class_kernel = {}
 
 ---Gives the recording and everything compiled from it back. Its refs, barriers and so on can no longer be used. Closing twice is fine.
@@ -1401,8 +1461,15 @@ function class_module:kernels() end
 ---@return string
 function class_module:ptx() end
 
----A view of GMEM, SMEM or TMEM. `ref[i]` indexes its first dimension, 0-based. Fields: `shape` (a named dimension is a recorded s32, which can be computed with), `dtype`, `space`, `rank`; `swizzle` of SMEM; `collective`, `layout` of TMEM.
+---A view of GMEM, SMEM or TMEM. `ref[i]` indexes its first dimension, 0-based.
 ---@class tcmma.ref
+---@field shape any[] A named dimension is a recorded s32, which can be computed with
+---@field dtype tcmma.dtype
+---@field space tcmma.space
+---@field rank integer
+---@field swizzle any? Of SMEM: bytes, or `"128B_atom_32B"`
+---@field collective boolean? Of TMEM
+---@field layout string? Of TMEM
 local class_ref = {}
 
 ---The view with its last two dimensions swapped. Nothing is moved. Legal on SMEM and GMEM.
@@ -1477,6 +1544,8 @@ function class_report:trace(path) end
 
 ---A role; called with a function it records a block.
 ---@class tcmma.role
+---@field name string
+---@field warps integer In all; a warpgroup is 4
 local class_role = {}
 
 ---A recorded scalar: s32, f32 or a predicate. Operators record. Of s32: `+ - * // % & | ~ << >>`, which wrap; `//` and `%` floor as in Lua, `>>` keeps the sign (in Lua it does not). Of f32: `+ - * /`. Of predicates: `& | ~`. It has no value while recording.
@@ -1561,6 +1630,9 @@ local class_tensormap = {}
 
 ---Allocations that share storage.
 ---@class tcmma.union
+---@field space tcmma.space
+---@field collective boolean? Of TMEM
+---@field layout string? Of TMEM
 local class_union = {}
 
 ---A variable of the kernel.

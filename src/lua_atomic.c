@@ -1,0 +1,129 @@
+/* Atomic updates of memory: tc.atomic_add and the like. */
+#include "check_atomic.h"
+#include "lua_tc.h"
+
+struct updating {
+	const struct atomic_update *update;
+	struct ref *ref;
+	struct lua_value value;
+};
+
+static void record_element(struct kern *k, const struct updating *a)
+{
+	struct op draft = {.kind = OP_ATOMIC_SCALAR};
+
+	if (a->value.frag)
+		tc_documented(&k->err, ATOMIC_SHAPE, tc_got(k, "the ref", a->ref), a->update->name,
+			      tc_shape_text(k, a->ref), tc_fragment_shape_text(k, a->value.frag));
+	draft.u.store_scalar.ref = a->ref;
+	draft.u.store_scalar.value = tc_element_value(k, &a->value, a->ref->alloc->dtype);
+	draft.u.store_scalar.atomic = a->update;
+	tc_kern_record(k, &draft);
+}
+
+static void record_update(struct kern *k, void *arg)
+{
+	struct updating *a = arg;
+	struct op draft = {.kind = OP_ATOMIC};
+	int shape[2];
+
+	if (a->ref->alloc->space == SP_TMEM)
+		tc_documented(&k->err, ATOMIC_SPACE, "", a->update->name, tc_ref_text(k, a->ref));
+	if (a->ref->rank == 0) {
+		record_element(k, a);
+		return;
+	}
+	tc_fragment_shape(k, a->ref, shape);
+	draft.u.store.ref = a->ref;
+	draft.u.store.value = a->value.frag;
+	draft.u.store.atomic = a->update;
+	tc_check_place(k, &draft);
+	if (!a->value.frag)
+		draft.u.store.value = tc_frag_full(k, tc_value_node(k, &a->value),
+						   a->ref->alloc->dtype, a->ref->rank, shape);
+	tc_kern_record(k, &draft);
+}
+
+static int update(lua_State *L, int row)
+{
+	struct updating a = {.update = &tc_atomic_updates[row]};
+
+	a.ref = tc_check_recorded(L, 1, TC_REF);
+	tc_check_stored(L, 2, &a.value);
+	tc_record_call(L, record_update, &a);
+	return 0;
+}
+
+static int atomic_add(lua_State *L)
+{
+	return update(L, ATOMIC_ADD);
+}
+
+static int atomic_max(lua_State *L)
+{
+	return update(L, ATOMIC_MAX);
+}
+
+static int atomic_min(lua_State *L)
+{
+	return update(L, ATOMIC_MIN);
+}
+
+static int atomic_and(lua_State *L)
+{
+	return update(L, ATOMIC_AND);
+}
+
+static int atomic_or(lua_State *L)
+{
+	return update(L, ATOMIC_OR);
+}
+
+static int atomic_xor(lua_State *L)
+{
+	return update(L, ATOMIC_XOR);
+}
+
+#define DETAILS(types)                                                                             \
+	"\n\n`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value "   \
+	"for "                                                                                     \
+	"every element; a single element takes a recorded scalar or a number. Types: " types ". "  \
+	"Nothing is returned, and nothing ordered: who reads the result waits, as for stores."
+
+static const char add_doc[] =
+	"atomic_add(ref: Ref, value: Fragment|Scalar|number)\n"
+	"Adds to what memory holds, element by element and atomically: other threads, roles and "
+	"CTAs may do so at the same time, in any order." DETAILS(
+		"float32, float16, bfloat16, int32, uint32") "\n\n"
+							     "Floats are added in any order, so "
+							     "that sums of several CTAs round "
+							     "differently from run to "
+							     "run. What lies outside a GMEM array "
+							     "is left out.";
+
+static const struct tc_function functions[] = {
+	{"atomic_add", atomic_add, add_doc},
+	{"atomic_max", atomic_max,
+	 "atomic_max(ref: Ref, value: Fragment|Scalar|number)\n"
+	 "Replaces each element that is less than the value, atomically." DETAILS(
+		 "int32, uint32; float16 and bfloat16 in GMEM, by pairs")},
+	{"atomic_min", atomic_min,
+	 "atomic_min(ref: Ref, value: Fragment|Scalar|number)\n"
+	 "Replaces each element that is greater than the value, atomically." DETAILS(
+		 "int32, uint32; float16 and bfloat16 in GMEM, by pairs")},
+	{"atomic_and", atomic_and,
+	 "atomic_and(ref: Ref, value: Fragment|Scalar|integer)\n"
+	 "Keeps the bits that the value has too, atomically." DETAILS("int32, uint32")},
+	{"atomic_or", atomic_or,
+	 "atomic_or(ref: Ref, value: Fragment|Scalar|integer)\n"
+	 "Sets the bits of the value, atomically." DETAILS("int32, uint32")},
+	{"atomic_xor", atomic_xor,
+	 "atomic_xor(ref: Ref, value: Fragment|Scalar|integer)\n"
+	 "Flips the bits of the value, atomically." DETAILS("int32, uint32")},
+	{NULL, NULL, NULL},
+};
+
+void tc_open_atomic(lua_State *L)
+{
+	tc_functions(L, "tcmma", functions);
+}
