@@ -119,7 +119,7 @@ local function assemble(command, folder, header, forms, refused)
     local fine, output = run(command)
     local before = #left
     for line in output:gmatch "[^\n]+" do
-      local form = by_line[tonumber(line:match "line (%d+)") or 0] or by_name[line:match "'(k%d+)'"]
+      local form = by_line[tonumber(line:match "a%.ptx, line (%d+)") or 0] or by_name[line:match "'(k%d+)'"]
       if form and (line:find "; error" or line:find "; fatal" or line:find "^ptxas error") then
         refused[form] = refused[form] or line
       end

@@ -63,6 +63,33 @@ row("mov.b128", "{l,l} q")
 row("(and|or|xor).pred", "p p p")
 row("not.pred", "p p")
 
+---- video instructions
+
+for _, operation in ipairs { "vadd", "vsub", "vabsdiff", "vmin", "vmax" } do
+  row(operation .. ".(u32|s32).(u32|s32).(u32|s32)(|.sat)(|.add|.min|.max)", "(r|r.h0) (r|r.b1) r.h1")
+  row(operation .. ".(u32|s32).(u32|s32).(u32|s32)(|.sat)(|.add|.min|.max)", "(r|r.h1|r.b3|r.h2|r.b4) r r.b2 r")
+  row(operation .. ".(u32|b32).u32.(s32|u16)(|.add.sat)", "r (r|-r) r r")
+end
+row("vadd.u32.u32.s32", "r (5|-3|r.h10|r.b|r.b01) r (r|5|r.b0|-r)")
+row("(vshl|vshr).(u32|s32).(u32|s32).(u32|s32)(|.sat)(|.clamp|.wrap)(|.add|.min)", "(r|r.h0) (r|r.b1) r.h1 r")
+row("(vshl|vshr).u32.(u32|s32).u32(|.clamp.sat|.sat.clamp|.clamp.add|.add.clamp)", "r r r")
+row("vmad.(u32|s32).(u32|s32).(u32|s32)(|.po)(|.sat)(|.shr7|.shr15)", "r (r|-r|-r.b1) (r|-r) (r|-r|3)")
+row("vmad.(u32|s32).u32.u32(|.add|.clamp)", "(r r r|r.h0 r r r|r r r r.h0|r 3 -3 r|r r 3 -3)")
+row("vset.(u32|s32).(u32|s32).(eq|ne|lt|le|gt|ge|lo)(|.add|.min|.max|.sat)", "(r|r.h0) r r.b0 r")
+row("vset.(u32|s32).(u32|s32).(eq|lt)(|.add)", "r r r")
+for parts, operands in pairs {
+  [2] = "(r|r.h10|r.h01|r.h1|r.b0|r.h0) (r|r.h12|r.h33|r.h4|r.h0|r.b3210) (r|r.h03|3) r",
+  [4] = "(r|r.b3210|r.b0|r.b31|r.b13|r.h0) (r|r.b7654|r.b0000|r.b8765|r.b10) (r|r.b7070|3) (r|4)",
+} do
+  row(("(vadd|vsub|vavrg|vabsdiff|vmin|vmax)%d.(u32|s32).s32.u32(|.sat|.add|.sat.add|.max)"):format(parts), operands)
+  row(("vset%d.(u32|s32).(u32|s32).(eq|gt)(|.add|.max|.sat)"):format(parts), operands)
+  row(("(vadd|vset)%d.u32.u32(|.u32)(|.lt)"):format(parts), "r r r")
+  row(("(vshl|vmad|vshr)%d.u32.u32.u32"):format(parts), "r r r r")
+end
+row("(vavrg|vadd3).u32.u32.u32", "r r r")
+
+---- floating point
+
 row("(add|sub|mul)(|.rn|.rz|.rm|.rp)(|.ftz)(|.sat).f32", "f f f")
 row("fma(.rn|.rz|.rm|.rp|)(|.ftz)(|.sat).f32", "f f f f")
 row("mad(.rn|.rz|.rm|.rp)(|.ftz).f32", "f f f f")
@@ -112,31 +139,16 @@ row("set.(eq|ltu|nan).(u32|s32|f32).(f32|f64)", "r f f")
 
 ---- conversions
 
-local int_register = { ["8"] = "h", ["16"] = "h", ["32"] = "r", ["64"] = "l" }
-for to, to_register in pairs(int_register) do
-  for from, from_register in pairs(int_register) do
-    row(("cvt(|.sat).(u%s|s%s).(u%s|s%s)"):format(to, to, from, from), to_register .. " " .. from_register)
-  end
-  for float, float_register in pairs { f16 = "h", bf16 = "h", f32 = "f", f64 = "d" } do
-    row(("cvt(.rni|.rzi|.rmi|.rpi)(|.ftz)(|.sat).(u%s|s%s).%s"):format(to, to, float),
-      to_register .. " " .. float_register)
-    row(("cvt(.rn|.rz|.rm|.rp).%s.(u%s|s%s)"):format(float, to, to), float_register .. " " .. to_register)
+local scalar_registers = { f16 = "h", bf16 = "h", f32 = "f", f64 = "d", tf32 = "r", u8 = "h", s8 = "h", u16 = "h",
+  s16 = "h", u32 = "r", s32 = "r", u64 = "l", s64 = "l" }
+for to, to_register in pairs(scalar_registers) do
+  for from, from_register in pairs(scalar_registers) do
+    row(("cvt(|.rn|.rz|.rm|.rna|.rs|.rni|.rpi)(|.ftz)(|.sat|.satfinite|.relu|.satfinite.relu).%s.%s"):format(to, from),
+      to_register .. " " .. from_register)
   end
 end
-row("cvt(|.ftz)(|.sat).f32.f16", "f h")
-row("cvt(|.ftz)(|.sat).f32.bf16", "f h")
-row("cvt(|.rni|.rzi|.rmi|.rpi)(|.ftz)(|.sat).f32.f32", "f f")
-row("cvt(|.rni|.rzi|.rmi|.rpi).f64.f64", "d d")
-row("cvt(|.rni|.rzi|.rmi|.rpi)(|.sat).f16.f16", "h h")
-row("cvt(.rn|.rz|.rm|.rp)(|.ftz)(|.sat).f32.f64", "f d")
-row("cvt(|.ftz)(|.sat).f64.f32", "d f")
-row("cvt(.rn|.rz|.rm|.rp)(|.ftz)(|.sat|.satfinite|.relu|.satfinite.relu|.relu.satfinite).(f16|bf16).f32", "h f")
-row("cvt(.rn|.rz|.rm|.rp)(|.sat).(f16|bf16).f64", "h d")
-row("cvt(.rn|.rz|.rm|.rp).(f16|bf16).(f16|bf16)", "h h")
-row("cvt.f64.(f16|bf16)", "d h")
 row("cvt(.rn|.rz)(|.relu)(|.satfinite).(f16x2|bf16x2).f32", "r f f")
 row("cvt.rs(|.relu)(|.satfinite).(f16x2|bf16x2).f32", "r f f r")
-row("cvt(.rna|.rn|.rz)(|.relu)(|.satfinite).tf32.f32", "r f")
 row("cvt.rn.satfinite(|.relu).(e4m3x2|e5m2x2|e2m3x2|e3m2x2).f32", "h f f")
 row("cvt.rn.satfinite(|.relu).e2m1x2.f32", "b f f")
 row("cvt.rn.satfinite(|.relu).(e4m3x2|e5m2x2).f16x2", "h r")

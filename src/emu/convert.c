@@ -372,27 +372,92 @@ static bool take_rounding(struct emu_decode *decode, struct emu_conversion *c, i
 	return true;
 }
 
-static bool check_types(struct emu_decode *decode, const struct emu_conversion *c, int rounding)
-{
-	bool from = is_float(c->from), to = is_float(c->to);
-	int from_bits = emu_types[c->from].bits, to_bits = emu_types[c->to].bits;
-	bool narrows = from && to &&
-		       (to_bits < from_bits || c->to == EMU_T_TF32 ||
-			(to_bits == from_bits && c->to != c->from));
+/* What goes with a conversion between floating point types. */
+enum {
+	plain = 1,  /* no rounding */
+	rounds = 2, /* .rn .rz .rm .rp */
+	whole = 4,  /* .rni .rzi .rmi .rpi */
+	ftz = 8,
+	sat = 16,
+	clamp = 32 /* .relu and .satfinite, with .rn and .rz alone */
+};
 
-	if (emu_types[c->from].class == EMU_CLASS_BITS ||
-	    emu_types[c->to].class == EMU_CLASS_BITS || from_bits < 8 || to_bits < 8)
-		return emu_reject(decode, "cannot convert .%s to .%s", emu_types[c->from].text,
-				  emu_types[c->to].text);
-	if (from && !to && !c->integral)
-		return emu_reject(decode, "to an integer needs .rni, .rzi, .rmi or .rpi");
-	if (!from && to && rounding < 0)
-		return emu_reject(decode, "from an integer needs a rounding such as .rn");
-	if (narrows && rounding < 0 && !c->integral)
+static const struct {
+	enum emu_type to, from;
+	unsigned takes;
+} float_forms[] = {
+	{EMU_T_F16, EMU_T_F16, plain | whole | sat},
+	{EMU_T_F16, EMU_T_BF16, plain | rounds},
+	{EMU_T_F16, EMU_T_F32, rounds | ftz | sat | clamp},
+	{EMU_T_F16, EMU_T_F64, rounds | sat},
+	{EMU_T_BF16, EMU_T_F16, plain | rounds},
+	{EMU_T_BF16, EMU_T_BF16, plain | whole},
+	{EMU_T_BF16, EMU_T_F32, rounds | ftz | clamp},
+	{EMU_T_BF16, EMU_T_F64, rounds},
+	{EMU_T_F32, EMU_T_F16, plain | ftz | sat},
+	{EMU_T_F32, EMU_T_BF16, plain | rounds | ftz},
+	{EMU_T_F32, EMU_T_F32, plain | whole | ftz | sat},
+	{EMU_T_F32, EMU_T_F64, rounds | ftz | sat},
+	{EMU_T_F64, EMU_T_F16, plain | sat},
+	{EMU_T_F64, EMU_T_BF16, plain | rounds},
+	{EMU_T_F64, EMU_T_F32, plain | ftz | sat},
+	{EMU_T_F64, EMU_T_F64, plain | whole | sat},
+};
+
+static bool cannot(struct emu_decode *decode, const struct emu_conversion *c)
+{
+	return emu_reject(decode, "cannot convert .%s to .%s", emu_types[c->from].text,
+			  emu_types[c->to].text);
+}
+
+static bool directed(int rounding)
+{
+	return rounding == EMU_ROUND_DOWN || rounding == EMU_ROUND_UP;
+}
+
+/* .tf32 is made of .f32 alone. */
+static bool check_tf32(struct emu_decode *decode, const struct emu_conversion *c, int rounding)
+{
+	bool away = rounding == EMU_ROUND_NEAREST_AWAY;
+
+	if (c->from != EMU_T_F32)
+		return cannot(decode, c);
+	if (rounding < 0 || directed(rounding))
+		return emu_reject(decode, "to .tf32 needs .rn, .rz or .rna");
+	if (c->flush || c->saturate)
+		return emu_reject(decode, "'.%s' does not apply here", c->flush ? "ftz" : "sat");
+	if (c->relu && away)
+		return emu_reject(decode, "'.relu' does not go with '.rna'");
+	return !c->finite || away || emu_want_target(decode, EMU_P_SM100, ".satfinite");
+}
+
+static bool check_floats(struct emu_decode *decode, const struct emu_conversion *c, int rounding)
+{
+	unsigned takes = 0;
+
+	if (c->to == EMU_T_TF32)
+		return check_tf32(decode, c, rounding);
+	for (size_t i = 0; i < sizeof float_forms / sizeof *float_forms; i++)
+		if (float_forms[i].to == c->to && float_forms[i].from == c->from)
+			takes = float_forms[i].takes;
+	if (!takes)
+		return cannot(decode, c);
+	if (rounding < 0 && !c->integral && !(takes & plain))
 		return emu_reject(decode, "to a narrower type needs a rounding such as .rn");
-	if (!from && !to && (rounding >= 0 || c->integral))
-		return emu_reject(decode, "rounding does not go with integers");
-	return true;
+	if (c->integral && !(takes & whole))
+		return emu_reject(decode, "rounding to an integral value is for a type and itself");
+	if (rounding == EMU_ROUND_NEAREST_AWAY || (rounding >= 0 && !(takes & rounds)))
+		return emu_reject(decode, "this rounding does not apply here");
+	if (c->flush && !(takes & ftz))
+		return emu_reject(decode, "'.ftz' does not apply here");
+	if (c->saturate && !(takes & sat))
+		return emu_reject(decode, "'.sat' does not apply here");
+	if (!c->finite && !c->relu)
+		return true;
+	if (!(takes & clamp) || c->flush || c->saturate)
+		return emu_reject(decode, "'.satfinite' and '.relu' do not apply here");
+	return !directed(rounding) ||
+	       emu_reject(decode, "'.satfinite' and '.relu' go with .rn and .rz");
 }
 
 /* Whether every value of one integer type is one of the other. */
@@ -405,28 +470,29 @@ static bool holds(enum emu_type to, enum emu_type from)
 	       emu_types[to].bits - to_signed >= emu_types[from].bits - from_signed;
 }
 
-static bool check_modifiers(struct emu_decode *decode, const struct emu_conversion *c, int rounding)
+/* From integers, to integers or both. */
+static bool check_integers(struct emu_decode *decode, const struct emu_conversion *c, int rounding)
 {
-	bool bfloat = c->from == EMU_T_BF16 || c->to == EMU_T_BF16;
-	bool integers = !is_float(c->from) && !is_float(c->to);
-	bool directed = rounding == EMU_ROUND_DOWN || rounding == EMU_ROUND_UP;
+	bool from = is_float(c->from), to = is_float(c->to);
+	enum emu_type real = from ? c->from : c->to;
+	int from_bits = emu_types[c->from].bits, to_bits = emu_types[c->to].bits;
 
-	if (c->flush && ((c->from != EMU_T_F32 && c->to != EMU_T_F32) || c->finite || c->relu))
+	if (emu_types[c->from].class == EMU_CLASS_BITS ||
+	    emu_types[c->to].class == EMU_CLASS_BITS || from_bits < 8 || to_bits < 8 ||
+	    real == EMU_T_TF32 || (real == EMU_T_BF16 && (from_bits == 8 || to_bits == 8)))
+		return cannot(decode, c);
+	if (from && (!c->integral || rounding >= 0))
+		return emu_reject(decode, "to an integer needs .rni, .rzi, .rmi or .rpi");
+	if (to && (rounding < 0 || rounding == EMU_ROUND_NEAREST_AWAY))
+		return emu_reject(decode, "from an integer needs .rn, .rz, .rm or .rp");
+	if (!from && !to && (rounding >= 0 || c->integral))
+		return emu_reject(decode, "rounding does not go with integers");
+	if (c->finite || c->relu)
+		return emu_reject(decode, "'.satfinite' and '.relu' go between floats");
+	if (c->flush && real != EMU_T_F32)
 		return emu_reject(decode, "'.ftz' does not apply here");
-	if (c->saturate && (bfloat || (integers && holds(c->to, c->from))))
+	if (c->saturate && (real == EMU_T_BF16 || (!from && !to && holds(c->to, c->from))))
 		return emu_reject(decode, "'.sat' does not apply here");
-	if ((c->finite || c->relu) && (directed || !is_float(c->from) || !is_float(c->to)))
-		return emu_reject(decode, "'.satfinite' and '.relu' go with .rn and .rz");
-	if (c->from == c->to && c->from != EMU_T_F32 && c->from != EMU_T_F64 && rounding >= 0)
-		return emu_reject(decode, "rounding does not apply here");
-	if (c->to == EMU_T_TF32 && c->finite && rounding != EMU_ROUND_NEAREST_AWAY &&
-	    !emu_want_target(decode, EMU_P_SM100, ".satfinite"))
-		return false;
-	if (c->relu && rounding == EMU_ROUND_NEAREST_AWAY)
-		return emu_reject(decode, "'.relu' does not go with '.rna'");
-	if (bfloat && (emu_types[c->from].bits == 8 || emu_types[c->to].bits == 8))
-		return emu_reject(decode, "cannot convert .%s to .%s", emu_types[c->from].text,
-				  emu_types[c->to].text);
 	return true;
 }
 
@@ -452,8 +518,13 @@ static bool decode_cvt(struct emu_decode *decode)
 		return emu_reject(decode, "needs the type of the result and of the source");
 	if (emu_conversion_is_packed(c))
 		return emu_decode_packed(decode, c, rounding);
-	if (!emu_want_operands(decode, 2, 2) || !check_types(decode, c, rounding) ||
-	    !check_modifiers(decode, c, rounding) || !want_source(decode, c))
+	if (c->stochastic || c->scaled)
+		return emu_reject(decode, "'.%s' goes with packed types alone",
+				  c->stochastic ? "rs" : "scaled::n2::ue8m0");
+	if (!emu_want_operands(decode, 2, 2) ||
+	    !(is_float(c->from) && is_float(c->to) ? check_floats : check_integers)(decode, c,
+										    rounding) ||
+	    !want_source(decode, c))
 		return false;
 	decode->ins->execute = choose_fast(decode, c, rounding);
 	if (!decode->ins->execute)

@@ -125,7 +125,7 @@ struct emu_operand {
 	uint8_t kind;   /* enum emu_operand_kind */
 	uint8_t type;   /* declared type of a register, enum emu_type */
 	uint16_t bits;  /* of a register: 1, 8, 16, 32, 64, 128 */
-	bool negated;   /* !p */
+	bool negated;   /* !p; of a register, by video instructions alone, -r */
 	uint32_t ref;   /* see enum emu_bank; valid once registers have slots */
 	uint32_t reg;   /* virtual register */
 	uint32_t count; /* of items */
@@ -135,6 +135,7 @@ struct emu_operand {
 		const struct emu_variable *variable;
 		const struct emu_function *function;
 		const struct emu_table *table;
+		const char *selector; /* of a video instruction's register: "h1", "b3210" */
 	};
 };
 

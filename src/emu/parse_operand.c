@@ -4,6 +4,20 @@
 
 #define MAX_OPERANDS 24
 
+/* `r.h0` of a video instruction: the register, and what is behind its name. */
+static struct ptx_symbol *selected(struct ptx_parser *parser, const struct ptx_token *token,
+				   uint32_t *index, struct emu_operand *operand)
+{
+	const char *dot = parser->video ? memchr(token->text, '.', token->length) : NULL;
+	size_t length = dot ? (size_t)(dot - token->text) : 0;
+	struct ptx_symbol *symbol = dot ? ptx_lookup(parser, token->text, length, index) : NULL;
+
+	if (!symbol || (symbol->kind != PTX_REGISTER && symbol->kind != PTX_REGISTERS))
+		return NULL;
+	operand->selector = ptx_keep_text(parser, dot + 1, token->length - length - 1);
+	return operand->selector ? symbol : NULL;
+}
+
 static bool name_operand(struct ptx_parser *parser, struct emu_operand *operand)
 {
 	struct ptx_token token = parser->token;
@@ -12,6 +26,8 @@ static bool name_operand(struct ptx_parser *parser, struct emu_operand *operand)
 	enum emu_type type;
 	int special;
 
+	if (!symbol)
+		symbol = selected(parser, &token, &index, operand);
 	ptx_next(parser);
 	if (!symbol) {
 		special = emu_special_named(token.text, token.length, &type);
@@ -150,6 +166,24 @@ static bool address_operand(struct ptx_parser *parser, struct emu_operand *opera
 	return true;
 }
 
+/* `-r` of a video instruction, or a number. */
+static bool negated_operand(struct ptx_parser *parser, struct emu_operand *operand)
+{
+	struct ptx_lexer lexer = parser->lexer;
+	struct ptx_token token = parser->token;
+
+	ptx_next(parser);
+	if (parser->token.kind == PTX_WORD && name_operand(parser, operand) &&
+	    operand->kind == EMU_O_REGISTER) {
+		operand->negated = true;
+		return true;
+	}
+	parser->lexer = lexer;
+	parser->token = token;
+	*operand = (struct emu_operand){0};
+	return !parser->failed && number_operand(parser, operand);
+}
+
 static bool primary_operand(struct ptx_parser *parser, struct emu_operand *operand)
 {
 	char buffer[80];
@@ -178,6 +212,8 @@ static bool primary_operand(struct ptx_parser *parser, struct emu_operand *opera
 	}
 	if (parser->token.kind == PTX_WORD)
 		return name_operand(parser, operand);
+	if (parser->video && ptx_is(parser, "-"))
+		return negated_operand(parser, operand);
 	if (parser->token.kind == PTX_INTEGER || parser->token.kind == PTX_FLOAT32 ||
 	    parser->token.kind == PTX_FLOAT64 || ptx_is(parser, "-") || ptx_is(parser, "~") ||
 	    ptx_is(parser, "+"))
@@ -280,6 +316,18 @@ static bool starts(const struct ptx_token *token, const char *opcode)
 	       (token->length == length || token->text[length] == '.');
 }
 
+static bool is_video(const struct ptx_token *mnemonic)
+{
+	static const char *const stems[] = {"vadd",  "vsub", "vabsdiff", "vmin", "vmax",
+					    "vavrg", "vshl", "vshr",     "vmad", "vset"};
+
+	for (size_t i = 0; i < sizeof stems / sizeof *stems; i++)
+		if (mnemonic->length > strlen(stems[i]) &&
+		    !memcmp(mnemonic->text, stems[i], strlen(stems[i])))
+			return true;
+	return false;
+}
+
 static bool materialize_all(struct ptx_parser *parser, const struct ptx_token *mnemonic,
 			    struct emu_operand *operands, int count)
 {
@@ -319,6 +367,7 @@ bool ptx_instruction(struct ptx_parser *parser)
 		return ptx_fail(parser, mnemonic.line, "expected an instruction, found %s",
 				ptx_quote(&mnemonic, buffer, sizeof buffer));
 	ptx_next(parser);
+	parser->video = is_video(&mnemonic);
 	parser->references_before = parser->references;
 	while (!ptx_is(parser, ";")) {
 		if (count == MAX_OPERANDS)

@@ -101,6 +101,7 @@ struct ptx_parser {
 	uint32_t register_room;
 	uint32_t source; /* index of the last .loc */
 	int depth;
+	bool video; /* registers may have selectors and a sign */
 };
 
 bool ptx_fail(struct ptx_parser *parser, int line, const char *format, ...)
