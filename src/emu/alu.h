@@ -6,12 +6,7 @@
 #ifndef TCMMA_EMU_ALU_H
 #define TCMMA_EMU_ALU_H
 
-#if defined __GNUC__ && !defined __clang__
-#pragma GCC optimize("O3")
-#define EMU_IVDEP _Pragma("GCC ivdep")
-#else
-#define EMU_IVDEP
-#endif
+#include "wide.h"
 
 #include "machine.h"
 

@@ -231,16 +231,16 @@ static inline uint32_t edge_right(uint32_t z)
 #undef FORM
 #undef ATTRIBUTE
 
-#if defined __x86_64__
+#if EMU_HAVE_WIDE
 #define FORM(name) wide_##name
-#define ATTRIBUTE  __attribute__((target("avx2")))
+#define ATTRIBUTE  EMU_WIDE
 #include "alu_forms.h"
 #undef FORM
 #undef ATTRIBUTE
 
 static const struct emu_form *host_forms(void)
 {
-	return __builtin_cpu_supports("avx2") ? wide_forms : forms;
+	return emu_host_is_wide() ? wide_forms : forms;
 }
 #else
 static const struct emu_form *host_forms(void)

@@ -3,6 +3,7 @@
 #define TCMMA_EMU_CONVERT_H
 
 #include "machine.h"
+#include "number.h"
 #include "rounding.h"
 
 struct emu_conversion {
@@ -16,14 +17,6 @@ struct emu_conversion {
 /* Bits of a floating type as a double, and back; the double of a narrowing need not be exact. */
 double emu_widen(enum emu_type type, uint64_t bits);
 uint64_t emu_narrow(enum emu_type type, double value, enum emu_rounding rounding);
-
-/* To nearest even, as a loop over rows can do it. */
-static inline uint32_t emu_bf16_bits(uint32_t bits)
-{
-	uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-
-	return (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fff : rounded;
-}
 
 bool emu_conversion_is_packed(const struct emu_conversion *conversion);
 bool emu_decode_packed(struct emu_decode *decode, struct emu_conversion *conversion, int rounding);

@@ -38,6 +38,7 @@ struct emu_mma_scratch {
 	float a[EMU_MMA_K * EMU_MMA_ROWS];    /* A, rows innermost */
 	float b[EMU_MMA_ROWS * EMU_MMA_K];    /* B, K innermost */
 	float b_scaled[EMU_MMA_ROWS * EMU_MMA_K];
+	float a_spread[EMU_MMA_K * EMU_GEMM_ROWS * 4]; /* see emu_fragment_a */
 	float tile[EMU_MMA_ROWS * EMU_GEMM_ROWS];
 	uint8_t a_scales[EMU_MMA_ROWS * 8], b_scales[EMU_MMA_ROWS * 8];
 	uint8_t b_done[EMU_MMA_ROWS * 8]; /* factors that b_scaled was made with */

@@ -1,4 +1,6 @@
 /* Operand panels: raw bytes of a tile to f32 or s32 numbers (3.7, 5.4). */
+#include "wide.h"
+
 #include "tensor.h"
 
 #include "number.h"
@@ -9,9 +11,14 @@
 /* Values of all 8-bit codes, filled once. */
 static float tables[5][256];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
+static bool wide; /* the host's vectors */
 
 static void fill_tables(void)
 {
+#if EMU_HAVE_WIDE
+	__builtin_cpu_init();
+	wide = emu_host_is_wide();
+#endif
 	static const struct emu_minifloat *const formats[] = {&emu_e4m3, &emu_e5m2, &emu_e2m3,
 							      &emu_e3m2, &emu_e2m1};
 
@@ -27,15 +34,24 @@ int emu_packed_bytes(enum emu_element element, enum emu_packing packing, int ele
 	return elements * emu_element_bits(element) / 8;
 }
 
-static void f16(const uint8_t *raw, int elements, float *out)
-{
-	for (int i = 0; i < elements; i++) {
-		uint16_t bits;
-
-		memcpy(&bits, raw + i * 2, 2);
-		out[i] = emu_f16_to_f32(bits);
+#define F16(name, attribute)                                                                       \
+	attribute static void name(const uint8_t *raw, int elements, float *out)                   \
+	{                                                                                          \
+		EMU_IVDEP                                                                          \
+		for (int i = 0; i < elements; i++) {                                               \
+			uint16_t bits;                                                             \
+                                                                                                   \
+			memcpy(&bits, raw + i * 2, 2);                                             \
+			out[i] = emu_f16_to_f32(bits);                                             \
+		}                                                                                  \
 	}
-}
+
+F16(f16, )
+#if EMU_HAVE_WIDE
+F16(f16_wide, EMU_WIDE)
+#else
+#define f16_wide f16
+#endif
 
 static void bf16(const uint8_t *raw, int elements, float *out)
 {
@@ -87,41 +103,48 @@ void emu_panel_f32(enum emu_element element, enum emu_packing packing, const uin
 	int bits = emu_element_bits(element);
 	const float *table;
 
+	pthread_once(&tables_once, fill_tables);
 	if (bits > 8) {
 		if (element == EMU_ELEMENT_F16)
-			f16(raw, elements, out);
+			(wide ? f16_wide : f16)(raw, elements, out);
 		else if (element == EMU_ELEMENT_BF16)
 			bf16(raw, elements, out);
 		else
 			tf32(raw, elements, out);
 		return;
 	}
-	pthread_once(&tables_once, fill_tables);
 	table = tables[element - EMU_ELEMENT_E4M3];
-	for (int i = 0; i < elements; i++)
-		out[i] = table[bits == 8 ? raw[i] : narrow_code(bits, packing, raw, i)];
+	for (int i = 0; i < elements && bits == 8; i++)
+		out[i] = table[raw[i]];
+	for (int i = 0; i < elements && bits < 8; i++)
+		out[i] = table[narrow_code(bits, packing, raw, i)];
 }
 
-static int32_t integer(enum emu_element element, const uint8_t *raw, int i)
+static int32_t nibble(enum emu_element element, uint8_t byte, int i)
 {
-	int32_t nibble;
+	int32_t value = byte >> 4 * (i & 1) & 15;
 
-	switch (element) {
-	case EMU_ELEMENT_S8:
-		return (int8_t)raw[i];
-	case EMU_ELEMENT_S4:
-	case EMU_ELEMENT_U4:
-		nibble = raw[i / 2] >> 4 * (i & 1) & 15;
-		return element == EMU_ELEMENT_S4 && nibble > 7 ? nibble - 16 : nibble;
-	case EMU_ELEMENT_B1:
-		return raw[i / 8] >> i % 8 & 1;
-	default:
-		return raw[i];
-	}
+	return element == EMU_ELEMENT_S4 && value > 7 ? value - 16 : value;
 }
 
 void emu_panel_s32(enum emu_element element, const uint8_t *raw, int elements, int32_t *out)
 {
-	for (int i = 0; i < elements; i++)
-		out[i] = integer(element, raw, i);
+	switch (element) {
+	case EMU_ELEMENT_S8:
+		for (int i = 0; i < elements; i++)
+			out[i] = (int8_t)raw[i];
+		break;
+	case EMU_ELEMENT_S4:
+	case EMU_ELEMENT_U4:
+		for (int i = 0; i < elements; i++)
+			out[i] = nibble(element, raw[i / 2], i);
+		break;
+	case EMU_ELEMENT_B1:
+		for (int i = 0; i < elements; i++)
+			out[i] = raw[i / 8] >> i % 8 & 1;
+		break;
+	default:
+		for (int i = 0; i < elements; i++)
+			out[i] = raw[i];
+	}
 }

@@ -25,35 +25,6 @@ static uint32_t round_significand(float magnitude, int mantissa_bits, int minimu
 	return (uint32_t)nearbyint(ldexp((double)magnitude, mantissa_bits - e));
 }
 
-uint16_t emu_f16_from_f32(float value)
-{
-	uint32_t bits = emu_bits_of_f32(value);
-	uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-	uint32_t magnitude = bits & 0x7fffffffu;
-	uint32_t half;
-
-	if (magnitude > 0x7f800000u)
-		return 0x7fff;
-	if (magnitude >= 0x477ff000u) /* 65520 rounds to infinity */
-		return sign | 0x7c00;
-	if (magnitude < 0x38800000u) { /* below 2^-14: a multiple of 2^-24 */
-		float shifted = emu_f32_of_bits(magnitude) + 0x1p-1f;
-		return sign | (uint16_t)(emu_bits_of_f32(shifted) - emu_bits_of_f32(0x1p-1f));
-	}
-	half = magnitude - 0x38000000u;
-	half += 0xfffu + (half >> 13 & 1);
-	return sign | (uint16_t)(half >> 13);
-}
-
-uint16_t emu_bf16_from_f32(float value)
-{
-	uint32_t bits = emu_bits_of_f32(value);
-
-	if ((bits & 0x7fffffffu) > 0x7f800000u)
-		return 0x7fff;
-	return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
-}
-
 float emu_tf32_round(float value)
 {
 	uint32_t bits = emu_bits_of_f32(value);

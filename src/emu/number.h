@@ -52,9 +52,39 @@ static inline float emu_f16_to_f32(uint16_t bits)
 	return emu_f32_of_bits(wide | sign);
 }
 
-uint16_t emu_f16_from_f32(float value);  /* NaN: 0x7fff */
-uint16_t emu_bf16_from_f32(float value); /* NaN: 0x7fff */
-float emu_tf32_round(float value);       /* to 10 mantissa bits; inf and NaN kept */
+/* From the bits of an f32, without branches: loops over rows become vector code.  NaN: 0x7fff. */
+static inline uint32_t emu_f16_bits(uint32_t bits)
+{
+	uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffffu;
+	bool tiny = magnitude < 0x38800000u; /* below 2^-14: a multiple of 2^-24 */
+	float shifted = emu_f32_of_bits(tiny ? magnitude : 0) + 0x1p-1f;
+	uint32_t subnormal = emu_bits_of_f32(shifted) - 0x3f000000u;
+	uint32_t half = magnitude - 0x38000000u;
+
+	half = (half + 0xfffu + (half >> 13 & 1)) >> 13;
+	half = tiny ? subnormal : half;
+	half = magnitude >= 0x477ff000u ? 0x7c00u : half; /* 65520 rounds to infinity */
+	return magnitude > 0x7f800000u ? 0x7fffu : half | sign;
+}
+
+static inline uint32_t emu_bf16_bits(uint32_t bits)
+{
+	uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+
+	return (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded;
+}
+
+static inline uint16_t emu_f16_from_f32(float value)
+{
+	return (uint16_t)emu_f16_bits(emu_bits_of_f32(value));
+}
+
+static inline uint16_t emu_bf16_from_f32(float value)
+{
+	return (uint16_t)emu_bf16_bits(emu_bits_of_f32(value));
+}
+
+float emu_tf32_round(float value); /* to 10 mantissa bits; inf and NaN kept */
 
 float emu_minifloat_to_f32(const struct emu_minifloat *format, uint8_t bits);
 /* Saturates at the largest finite value, infinities as well (cvt .satfinite). */

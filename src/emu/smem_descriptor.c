@@ -187,6 +187,24 @@ static bool gather_k_major(const struct emu_smem_descriptor *descriptor, int row
 	return true;
 }
 
+/* Elements of a 16-byte unit to consecutive rows, each at its own place of K. */
+static void scatter(const uint8_t *unit, int element, int count, int pitch, uint8_t *to)
+{
+	switch (element) {
+	case 1:
+		for (int i = 0; i < count; i++)
+			to[i * pitch] = unit[i];
+		break;
+	case 2:
+		for (int i = 0; i < count; i++)
+			memcpy(to + i * pitch, unit + 2 * i, 2);
+		break;
+	default:
+		for (int i = 0; i < count; i++)
+			memcpy(to + i * pitch, unit + 4 * i, 4);
+	}
+}
+
 /* One 16-byte unit holds the same k of consecutive rows. */
 static bool gather_mn_major(const struct emu_smem_descriptor *descriptor, int element, int rows,
 			    int k_bytes, const struct emu_smem_view *smem, uint8_t *raw,
@@ -202,9 +220,8 @@ static bool gather_mn_major(const struct emu_smem_descriptor *descriptor, int el
 
 			if (!from)
 				return outside(address, smem, row, k * element, error);
-			for (int i = 0; i < per_unit && row + i < rows; i++)
-				memcpy(raw + (row + i) * k_bytes + k * element, from + i * element,
-				       (size_t)element);
+			scatter(from, element, rows - row < per_unit ? rows - row : per_unit,
+				k_bytes, raw + row * k_bytes + k * element);
 		}
 	return true;
 }

@@ -212,6 +212,26 @@ void emu_gemm_f32(int n, int k, const float *a, int a_stride, const float *b, in
 void emu_gemm_s32(int n, int k, const int32_t *a, int a_stride, const int32_t *b, int b_stride,
 		  int32_t *d, int d_stride, bool accumulate, bool saturate);
 
+/*
+ * The same for operands and results as mma.sync and wgmma have them in registers: 16 rows of A, n
+ * columns (a multiple of 8), and of D n / 2 rows of 32 lanes.  The panels of A and B are made by
+ * the first two functions, `a` from element (row, k) at a[row * row_stride + k * k_stride], to k *
+ * 64 values; `b` from b[column * k + i], to as many values.  f32 and s32 alike.
+ */
+void emu_fragment_a(const float *a, int row_stride, int k_stride, int k, float *out);
+void emu_fragment_b(const float *b, int n, int k, float *out);
+void emu_fragment_f32(int n, int k, const float *a, const float *b, float *const *d,
+		      bool accumulate);
+void emu_fragment_s32(int n, int k, const int32_t *a, const int32_t *b, int32_t *const *d,
+		      bool accumulate, bool saturate);
+
+/* Between n / 2 such rows and a tile, element (row, column) at tile[column * 16 + row]. */
+void emu_fragment_to_tile(int n, float *const *d, float *tile);
+void emu_fragment_of_tile(int n, const float *tile, float *const *d);
+/* A row of pairs of f16 from and to two rows of f32. */
+void emu_fragment_halves(const uint32_t *pairs, float *even, float *odd);
+void emu_fragment_pack(const float *even, const float *odd, uint32_t *pairs);
+
 /* The adder of a tensor core (10): all products and C in one truncated sum. */
 struct emu_adder {
 	int fraction_bits; /* F */

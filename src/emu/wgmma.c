@@ -139,30 +139,7 @@ static void convert(const struct wgmma_form *form, bool is_a, const uint8_t *raw
 
 /* ---- D in the registers of a warp ---------------------------------------------------- */
 
-/*
- * Accumulator element i of a lane, inside the warp's 16 rows: column 8 (i / 4) + 2 (lane % 4) +
- * i % 2 and row lane / 4 + 8 (i / 2 % 2), so its place is the sum of one by i and one by lane.
- */
-static int place_of_element(int i)
-{
-	return (8 * (i >> 2) + (i & 1)) * EMU_GEMM_ROWS + 8 * (i >> 1 & 1);
-}
-
-#define PLACE_OF_LANE(lane) (2 * ((lane)&3) * EMU_GEMM_ROWS + ((lane) >> 2))
-
-/* The row of a register that holds f32, from or to the tile. */
-static void take_row(const uint32_t *row, float *tile)
-{
-	for (int lane = 0; lane < EMU_LANES; lane++)
-		tile[PLACE_OF_LANE(lane)] = row ? emu_f32_of_bits(row[lane]) : 0;
-}
-
-static void give_row(const float *tile, uint32_t *row)
-{
-	for (int lane = 0; lane < EMU_LANES; lane++)
-		row[lane] = emu_bits_of_f32(tile[PLACE_OF_LANE(lane)]);
-}
-
+/* The row of register i of D; NULL for a sink. */
 static uint32_t *register_row(const struct entry *entry, int i)
 {
 	const struct emu_operand *item = emu_item(&entry->ins->operands[0], i);
@@ -170,66 +147,63 @@ static uint32_t *register_row(const struct entry *entry, int i)
 	return item->kind == EMU_O_REGISTER ? emu_frame_row32(entry->frame, item->ref) : NULL;
 }
 
-static void load_d(const struct entry *entry, const struct wgmma_form *form, float *tile)
+/* Whether the registers of D can be multiplied into as they are. */
+static bool in_place(const struct entry *entry, const struct wgmma_form *form)
 {
+	if (form->accumulator == EMU_ACCUMULATE_F16 || entry->mask != EMU_FULL)
+		return false;
+	for (int i = 0; i < form->n / 2; i++)
+		if (!register_row(entry, i))
+			return false;
+	return true;
+}
+
+/* One row of 32 lanes for each of the n / 2 elements of a lane, in the registers or in `buffer`. */
+static void rows_of_d(const struct entry *entry, const struct wgmma_form *form, float *buffer,
+		      float **rows)
+{
+	bool place = in_place(entry, form);
+
+	for (int i = 0; i < form->n / 2; i++)
+		rows[i] = place ? (float *)(void *)register_row(entry, i) : buffer + i * EMU_LANES;
+}
+
+static void load_d(const struct entry *entry, const struct wgmma_form *form, float *const *rows)
+{
+	static const uint32_t zeros[EMU_LANES];
 	bool half = form->accumulator == EMU_ACCUMULATE_F16;
 
-	for (int i = 0; i < form->n / 2; i++) {
+	for (int i = 0; i < form->n / 2; i += 1 + half) {
 		const uint32_t *row = register_row(entry, half ? i / 2 : i);
-		float *at = tile + place_of_element(i);
 
-		if (!half)
-			take_row(row, at);
-		for (int lane = 0; half && lane < EMU_LANES; lane++)
-			at[PLACE_OF_LANE(lane)] =
-				row ? emu_f16_to_f32((uint16_t)(row[lane] >> 16 * (i & 1))) : 0;
+		if (half)
+			emu_fragment_halves(row ? row : zeros, rows[i], rows[i + 1]);
+		else if (row != (const uint32_t *)rows[i])
+			memcpy(rows[i], row ? row : zeros, EMU_ROW_BYTES);
 	}
 }
 
-static void store_d(const struct entry *entry, const struct wgmma_form *form, const float *tile)
+static void store_d(const struct entry *entry, const struct wgmma_form *form, float *const *rows)
 {
 	bool half = form->accumulator == EMU_ACCUMULATE_F16;
 
-	for (int i = 0; i < form->n / 2; i += half ? 2 : 1) {
-		uint32_t *row = register_row(entry, half ? i / 2 : i);
-		const float *at = tile + place_of_element(i);
+	for (int i = 0; i < form->n / 2; i += 1 + half) {
+		uint32_t *row = register_row(entry, half ? i / 2 : i), words[EMU_LANES];
 
-		if (!row)
+		if (!row || row == (const uint32_t *)rows[i])
 			continue;
-		if (!half && entry->mask == EMU_FULL) {
-			give_row(at, row);
-			continue;
-		}
+		if (half)
+			emu_fragment_pack(rows[i], rows[i + 1], words);
+		else
+			memcpy(words, rows[i], sizeof words);
 		EMU_FOR_LANES(lane, entry->mask)
 		{
-			const float *value = at + PLACE_OF_LANE(lane);
-
-			row[lane] = half ? emu_f16_from_f32(*value) |
-						    (uint32_t)emu_f16_from_f32(value[EMU_GEMM_ROWS])
-							    << 16
-					 : emu_bits_of_f32(*value);
+			row[lane] = words[lane];
 		}
 	}
 }
 
-static void multiply(const struct wgmma_op *op, const struct wgmma_form *form, const float *a,
-		     const struct emu_mma_scratch *scratch, float *tile, bool accumulate)
-{
-	bool narrow = emu_element_bits(form->a) == 8;
-	struct emu_adder adder = {narrow ? 13 : 25, narrow ? 13 : 23,
-				  form->accumulator == EMU_ACCUMULATE_F16, form->a, form->b};
-
-	if (form->accumulator == EMU_ACCUMULATE_S32)
-		emu_gemm_s32(form->n, form->k, (const int32_t *)(const void *)a, EMU_MMA_ROWS,
-			     (const int32_t *)(const void *)scratch->b, form->k,
-			     (int32_t *)(void *)tile, EMU_GEMM_ROWS, accumulate, form->saturate);
-	else if (op->op.cluster->grid->numerics == EMU_HARDWARE)
-		emu_gemm_adder(&adder, NULL, form->n, form->k, a, EMU_MMA_ROWS, scratch->b, form->k,
-			       tile, EMU_GEMM_ROWS, accumulate);
-	else
-		emu_gemm_f32(form->n, form->k, a, EMU_MMA_ROWS, scratch->b, form->k, tile,
-			     EMU_GEMM_ROWS, accumulate);
-}
+/* ---- the product ----------------------------------------------------------------------- */
 
 /* Stored rows of A to scratch->a, with their zeros, and what each 16 rows keep; false after a
  * fault. */
@@ -260,44 +234,114 @@ static bool spread(const struct wgmma_op *op, const struct wgmma_form *form,
 	return true;
 }
 
-static void run(struct wgmma_op *op, struct emu_mma_scratch *scratch)
+/* Both operands as numbers: A to scratch->rows, or where it is sparse to scratch->a; B to
+ * scratch->b. */
+static bool load_operands(const struct wgmma_op *op, const struct wgmma_form *form,
+			  struct emu_mma_scratch *scratch, bool (*kept)[EMU_MMA_K * EMU_GEMM_ROWS])
 {
 	const struct entry *first = op->entries[0];
-	const struct wgmma_form *form = first->ins->extra;
-	bool kept[group_warps][EMU_MMA_K * EMU_GEMM_ROWS], apart = false;
 
 	if (form->a_in_registers)
 		registers_to_raw(op, scratch->raw);
 	else if (!gather(op, true, first->a_descriptor, group_rows, scratch->raw))
-		return;
+		return false;
 	convert(form, true, scratch->raw, group_rows * form->k / (form->sparse ? 2 : 1),
 		scratch->rows);
+	if (form->sparse && !spread(op, form, scratch, kept))
+		return false;
+	if (!gather(op, false, first->b_descriptor, form->n, scratch->raw))
+		return false;
+	convert(form, false, scratch->raw, form->n * form->k, scratch->b);
+	return true;
+}
+
+/* As the hardware adds, or with what was set apart: 16 rows of D as a tile. */
+static void multiply_tile(const struct wgmma_op *op, const struct wgmma_form *form, const float *a,
+			  const struct emu_mma_scratch *scratch, float *tile, bool accumulate)
+{
+	bool narrow = emu_element_bits(form->a) == 8;
+	struct emu_adder adder = {narrow ? 13 : 25, narrow ? 13 : 23,
+				  form->accumulator == EMU_ACCUMULATE_F16, form->a, form->b};
+
+	if (op->op.cluster->grid->numerics == EMU_HARDWARE)
+		emu_gemm_adder(&adder, NULL, form->n, form->k, a, EMU_MMA_ROWS, scratch->b, form->k,
+			       tile, EMU_GEMM_ROWS, accumulate);
+	else
+		emu_gemm_f32(form->n, form->k, a, EMU_MMA_ROWS, scratch->b, form->k, tile,
+			     EMU_GEMM_ROWS, accumulate);
+}
+
+static void run_by_tiles(const struct wgmma_op *op, const struct wgmma_form *form,
+			 struct emu_mma_scratch *scratch, bool (*kept)[EMU_MMA_K * EMU_GEMM_ROWS],
+			 bool apart)
+{
+	float *rows[EMU_MMA_ROWS / 2], tile[EMU_MMA_ROWS * EMU_GEMM_ROWS];
+
 	if (!form->sparse)
 		emu_mma_transpose(scratch->rows, group_rows, form->k, scratch->a);
-	else if (!spread(op, form, scratch, kept))
-		return;
-	if (!gather(op, false, first->b_descriptor, form->n, scratch->raw))
-		return;
-	convert(form, false, scratch->raw, form->n * form->k, scratch->b);
-	if (form->sparse && form->accumulator != EMU_ACCUMULATE_S32) {
-		apart = emu_sparse_set_apart(scratch->a, scratch->rows, form->k * EMU_MMA_ROWS);
-		apart |= emu_sparse_set_apart(scratch->b, scratch->b_scaled, form->n * form->k);
-	}
 	for (int w = 0; w < group_warps; w++) {
 		const struct entry *entry = op->entries[w];
 
-		if (entry->accumulate)
-			load_d(entry, form, scratch->tile);
-		else if (apart)
-			memset(scratch->tile, 0, sizeof scratch->tile);
+		rows_of_d(entry, form, scratch->tile, rows);
+		if (entry->accumulate) {
+			load_d(entry, form, rows);
+			emu_fragment_to_tile(form->n, rows, tile);
+		} else {
+			memset(tile, 0, sizeof tile);
+		}
 		if (apart)
 			emu_sparse_join(form->n, form->k, kept[w], scratch->a + 16 * w,
 					scratch->rows + 16 * w, EMU_MMA_ROWS, scratch->b,
-					scratch->b_scaled, scratch->tile);
-		multiply(op, form, scratch->a + 16 * w, scratch, scratch->tile,
-			 entry->accumulate || apart);
-		store_d(entry, form, scratch->tile);
+					scratch->b_scaled, tile);
+		multiply_tile(op, form, scratch->a + 16 * w, scratch, tile,
+			      entry->accumulate || apart);
+		emu_fragment_of_tile(form->n, tile, rows);
+		store_d(entry, form, rows);
 	}
+}
+
+static void run_by_fragments(const struct wgmma_op *op, const struct wgmma_form *form,
+			     struct emu_mma_scratch *scratch)
+{
+	float *rows[EMU_MMA_ROWS / 2], *spread_a = scratch->a_spread, *b = scratch->b_scaled;
+	const float *a = form->sparse ? scratch->a : scratch->rows;
+	int row_stride = form->sparse ? 1 : form->k, k_stride = form->sparse ? EMU_MMA_ROWS : 1;
+
+	emu_fragment_b(scratch->b, form->n, form->k, b);
+	for (int w = 0; w < group_warps; w++) {
+		const struct entry *entry = op->entries[w];
+
+		emu_fragment_a(a + 16 * w * row_stride, row_stride, k_stride, form->k, spread_a);
+		rows_of_d(entry, form, scratch->tile, rows);
+		if (entry->accumulate)
+			load_d(entry, form, rows);
+		if (form->accumulator == EMU_ACCUMULATE_S32)
+			emu_fragment_s32(form->n, form->k, (const int32_t *)(const void *)spread_a,
+					 (const int32_t *)(const void *)b,
+					 (int32_t *const *)(void *)rows, entry->accumulate,
+					 form->saturate);
+		else
+			emu_fragment_f32(form->n, form->k, spread_a, b, rows, entry->accumulate);
+		store_d(entry, form, rows);
+	}
+}
+
+static void run(struct wgmma_op *op, struct emu_mma_scratch *scratch)
+{
+	const struct wgmma_form *form = op->entries[0]->ins->extra;
+	bool kept[group_warps][EMU_MMA_K * EMU_GEMM_ROWS], apart = false;
+	bool integer = form->accumulator == EMU_ACCUMULATE_S32;
+
+	if (!load_operands(op, form, scratch, kept))
+		return;
+	if (form->sparse && !integer) {
+		apart = emu_sparse_set_apart(scratch->a, scratch->rows, form->k * EMU_MMA_ROWS);
+		apart |= emu_sparse_set_apart(scratch->b, scratch->b_scaled, form->n * form->k);
+	}
+	if (apart || (op->op.cluster->grid->numerics == EMU_HARDWARE && !integer))
+		run_by_tiles(op, form, scratch, kept, apart);
+	else
+		run_by_fragments(op, form, scratch);
 }
 
 static void complete(struct emu_engine_op *base)

@@ -1,0 +1,36 @@
+/*
+ * Loops for the compiler to vectorize: what a file with such loops includes first, for it raises
+ * the optimization level of the file; and the attribute of functions that exist a second time for
+ * hosts with wider vectors.  Both give the same bits: the build forbids contraction.
+ */
+#ifndef TCMMA_EMU_WIDE_H
+#define TCMMA_EMU_WIDE_H
+
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC optimize("O3")
+#define EMU_IVDEP _Pragma("GCC ivdep")
+#else
+#define EMU_IVDEP
+#endif
+
+#include <stdbool.h>
+
+#if defined __x86_64__
+#define EMU_HAVE_WIDE 1
+#define EMU_WIDE      __attribute__((target("avx2,fma")))
+#define EMU_WIDEST    __attribute__((target("avx512f")))
+
+static inline bool emu_host_is_wide(void)
+{
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static inline bool emu_host_is_widest(void)
+{
+	return __builtin_cpu_supports("avx512f");
+}
+#else
+#define EMU_HAVE_WIDE 0
+#endif
+
+#endif
