@@ -147,7 +147,7 @@ end)
 describe("an array", function()
   it("names a misspelt field", function()
     local a = tc.zeros({ 1 }, "f32")
-    assert.matches("an array has no field string \"shap\" %(did you mean 'shape'%?%)",
+    assert.matches("a tcmma.array has no field 'shap' %(did you mean 'shape'%?%)",
       message(function() return a.shap end))
     assert.matches("fields of an array cannot be set %(string \"shape\"%)", message(function() a.shape = {} end))
   end)

@@ -91,6 +91,7 @@ local legal = {
   string = function() return "name" end, table = function() return { { 1 } } end, any = function() return 1 end,
   ["function"] = function() return function() end end, DType = function() return "f32" end,
   Space = function() return "SMEM" end, ["integer[]"] = function() return { 4, 4 } end,
+  ["string[]"] = function() return { "name" } end,
   ["tcmma.array"] = array, ["tcmma.device"] = function() return tc.device() end,
   ["tcmma.event"] = function() return tc.device():event() end,
   ["tcmma.stream"] = function() return tc.device():stream() end,
@@ -307,6 +308,12 @@ local function fields(text)
   return documentation.parse("f(" .. inner .. ")").parameters
 end
 
+-- The last two letters change places, or the last one stands twice.
+local function misspelt(name)
+  local last, before = name:sub(-1), name:sub(-2, -2)
+  return before ~= last and before ~= "" and name:sub(1, -3) .. last .. before or name .. last
+end
+
 local function check_options(key, entry, parsed, i, o)
   local p = parsed.parameters[i]
   local list = arguments_of(key, parsed, o)
@@ -329,6 +336,10 @@ local function check_options(key, entry, parsed, i, o)
   call(key .. ", an unknown option", with("no_such_option", 1), { "no_such_option" }, "option")
   call(key .. ", an option without a name", with(1, 1), { "option", "field" }, "1")
   for _, field in ipairs(fields(p.type)) do
+    if field.name ~= "..." then
+      local wrong = misspelt(field.name)
+      call(("%s, option %s"):format(key, wrong), with(wrong, 1), { wrong }, "did you mean [^?]*'" .. field.name .. "'")
+    end
     local set = field.name ~= "..." and accepted(field.type, true)
     for _, bad in ipairs(set and hostile or {}) do
       if not set[bad.kind] then
@@ -378,5 +389,70 @@ describe("a function of the module called with a colon", function()
     assert.equal("'zeros' was called with a colon: write tc.zeros(...), with a dot", helper.first_line(message))
     message = helper.message(function() tc:device() end)
     assert.equal("'device' was called with a colon: write tc.device(...), with a dot", helper.first_line(message))
+  end)
+end)
+
+describe("misspelt names", function()
+  local function message(fn) return helper.first_line(helper.message(fn)) end
+
+  it("of the options of a kernel are answered with the nearest", function()
+    for _, name in ipairs { "name", "args", "body", "grid", "grid_names", "cluster", "cluster_names", "target",
+      "profile" } do
+      local wrong = misspelt(name)
+      for _, make in ipairs { tc.kernel, tc.record } do
+        if make == tc.kernel or name ~= "body" then
+          assert.matches(("unknown option '%s' %%(did you mean '%s'"):format(wrong, name),
+            message(function() make { [wrong] = 1 } end))
+        end
+      end
+    end
+  end)
+
+  it("of functions of the module are", function()
+    for _, entry in ipairs(all) do
+      if entry.name and not classes[entry.owner] then
+        local owner = entry.owner == "tcmma" and tc or tc[entry.owner:match "%.(.*)$"]
+        local spelled, wrong = owner == tc and "tc" or "tc." .. entry.owner:match "%.(.*)$", misspelt(entry.name)
+        assert.matches(("%s has no '%s' %%(did you mean [^?]*'%s'"):format(spelled, wrong, entry.name),
+          message(function() return owner[wrong] end))
+      end
+    end
+  end)
+
+  local function check_class(class, object)
+    for _, entry in ipairs(all) do
+      if entry.owner == class then
+        for field in (entry.name or entry.doc):gmatch(entry.name and ".+"
+          or "%-%-%-@field (%S+)") do
+          local wrong = misspelt(field)
+          assert.matches(("a %s has no field '%s' %%(did you mean [^?]*'%s'"):format(class, wrong, field),
+            message(function() return object[wrong] end))
+        end
+      end
+    end
+  end
+
+  it("of methods and fields are, for every class of objects", function()
+    with_objects(function(o)
+      for class in pairs(classes) do
+        if selves[class] then check_class(class, selves[class](o)) end
+      end
+      check_class("tcmma.barrier", o.loaded)
+      check_class("tcmma.union", tc.union(tc.smem({ 8, 64 }, "f16"), tc.smem({ 8, 64 }, "f16")))
+    end)
+    helper.recording({}, function() check_class("tcmma.role", tc.role { warps = 1 }) end)
+  end)
+
+  it("may be nothing at all", function()
+    assert.matches("^tc has no 'xyzzy' %(tc%.help%(%) lists what there is%)", message(function() tc.xyzzy() end))
+    assert.equal("tc cannot be indexed by integer 1", message(function() return tc[1] end))
+    assert.equal("a tcmma.space has no field 'name' (it has: none)", message(function() return tc.SMEM.name end))
+    assert.matches("^a tcmma.var has no field 'wxyz' %(it has: get, set%)$", message(function()
+      with_objects(function(o) return o.var.wxyz end)
+    end))
+  end)
+
+  it("of optional fields of a report, which is a table, are nil", function()
+    assert.is_nil(selves["tcmma.report"]().trace_text)
   end)
 end)

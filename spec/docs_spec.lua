@@ -91,15 +91,56 @@ describe("help", function()
     assert.matches("tcmma%.array", printed(tc.help, "array"))
   end)
 
-  it("lists everything", function()
+  it("begins with what to call first, and the subjects", function()
     local text = printed(tc.help)
-    assert.matches("\n  zeros +A new array of zeros", text)
-    assert.matches("Classes: .*tcmma%.array", text)
+    assert.matches("Begin with tc%.kernel{", text)
+    for _, subject in ipairs(require "tcmma.subjects") do assert.matches("\n  " .. subject[1] .. " ", text) end
+    assert.equal(text, printed(tc.help, tc))
+    for line in text:gmatch "[^\n]+" do assert(#line <= 120, line) end
   end)
 
-  it("says when there is nothing", function()
-    assert.equal("nothing is documented under 'zero' (did you mean 'zeros'?)", printed(tc.help, "zero"))
+  it("lists a subject", function()
+    local text = printed(tc.help, "arrays")
+    assert.matches("\n  tc%.zeros +A new array of zeros", text)
+    assert.matches("\n  tc%.npy%.load +Reads", text)
+    assert.matches("\n  class array +Elements in the memory", text)
+  end)
+
+  it("has a subject for every function and every class", function()
+    local all, at = documentation.all(), {}
+    local classes = documentation.classes(all)
+    for _, subject in ipairs(require "tcmma.subjects") do
+      assert.is_nil(rawget(tc, subject[1]), subject[1] .. " is a function too")
+      for _, name in ipairs(subject[3]) do
+        assert.is_nil(at[name], name .. " stands in two subjects")
+        at[name] = subject[1]
+      end
+    end
+    for _, entry in ipairs(all) do
+      local owner = entry.owner:gsub("^tcmma%.", "")
+      local name = entry.owner == "tcmma" and entry.name or not entry.name and "class " .. owner
+      if not name and not classes[entry.owner] then name = owner end
+      assert(not name or at[name] or at[name:gsub("_.*$", "_*")], ("'%s' stands in no subject"):format(name))
+    end
+    for name in pairs(at) do
+      local class = name:match "^class (.*)$"
+      if class then
+        assert(classes["tcmma." .. class], name)
+      elseif not name:find "%*" then
+        assert(tc[name] ~= nil, name)
+      end
+    end
+  end)
+
+  it("says when there is nothing, with what is near and where the word stands", function()
+    local function first(word) return printed(tc.help, word):match "^[^\n]*" end
+    assert.equal("nothing is documented under 'zero' (did you mean 'zeros'?); the word stands in", first "zero")
     assert.equal("nothing is documented under 'smen' (did you mean 'smem'?)", printed(tc.help, "smen"))
+    assert.equal("nothing is documented under 'tc.barier' (did you mean 'barrier'?)",
+      printed(tc.help, "tc.barier"))
+    assert.equal("nothing is documented under 'array:tot' (did you mean 'to' or 'totable'?)",
+      printed(tc.help, "array:tot"))
+    assert.matches("\n  tc%.smem ", printed(tc.help, "swizzle"))
     assert.equal("nothing is documented under 'xqzzy'", printed(tc.help, "xqzzy"))
     assert.equal("no documentation of a boolean", printed(tc.help, true))
   end)

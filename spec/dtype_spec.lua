@@ -90,7 +90,7 @@ describe("dtype objects", function()
     assert.matches("did you mean 'float8_e4m3fn'", message "e4m3fn")
     assert.matches("tc%.dtypes%(%) lists them", message "quaternion")
     assert.matches("dtype expected, .*; got integer 5", message(5))
-    assert.matches("no field string \"shrt\" %(did you mean 'short'%?%)",
+    assert.matches("a tcmma.dtype has no field 'shrt' %(did you mean 'short'%?%)",
       select(2, pcall(function() return tc.f16.shrt end)))
   end)
 

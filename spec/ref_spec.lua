@@ -59,7 +59,7 @@ describe("Allocations", function()
         message(tc.smem, {8}, "f32", { swizle = 32 }))
       assert.matches("option 'swizzle' must be 32, 64, 128, \"128B_atom_32B\" or \"none\", got boolean true",
         message(tc.smem, {8, 32}, "f32", { swizzle = true }))
-      assert.matches("unknown TMEM layout 'scale' %(did you mean scales%)",
+      assert.matches("unknown TMEM layout 'scale' %(did you mean 'scales'%?%)",
         message(tc.tmem, {128, 32}, "f32", { layout = "scale" }))
       assert.matches("option 'collective' must be a boolean", message(tc.tmem, {128, 32}, "f32", { collective = 1 }))
       assert.matches("options table expected, got integer 128", message(tc.smem, {8, 32}, "f32", 128))

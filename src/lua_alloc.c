@@ -153,7 +153,7 @@ static void read_layout(lua_State *L, int arg, struct allocation *a)
 					    "b_scales_m64_collective",
 					    "sparse_metadata",
 					    NULL};
-	const char *name = tc_option_string(L, arg, "layout", NULL), *near;
+	const char *name = tc_option_string(L, arg, "layout", NULL);
 
 	if (!name)
 		return;
@@ -164,12 +164,8 @@ static void read_layout(lua_State *L, int arg, struct allocation *a)
 			return;
 		}
 	}
-	near = tc_nearest(name, names);
-	tc_argerror(L, arg, "unknown TMEM layout '%s' (%s%s)", name,
-		    near ? "did you mean "
-			 : "default, half_lane, m64_collective, scales, "
-			   "b_scales_m64_collective, sparse_metadata",
-		    near ? near : "");
+	tc_argerror(L, arg, "unknown TMEM layout '%s' (%s)", name,
+		    tc_push_advice(L, name, names, "layouts"));
 }
 
 static bool is_given(lua_State *L, int arg, const char *name)
@@ -407,8 +403,12 @@ void tc_open_alloc(lua_State *L)
 	static const luaL_Reg union_meta[] = {
 		{"__tostring", union_tostring}, {"__newindex", union_newindex}, {NULL, NULL}};
 
-	tc_class(L, TC_GMEM, "The description of a kernel argument.", NULL, gmem_meta);
-	tc_recorded_class(L, TC_UNION, "Allocations that share storage.", NULL, union_meta,
-			  union_field);
+	tc_class(L, TC_GMEM, "The description of a kernel argument.", NULL, gmem_meta, NULL);
+	tc_recorded_class(L, TC_UNION,
+			  "Allocations that share storage.\n"
+			  "---@field space tcmma.space\n"
+			  "---@field collective boolean? Of TMEM\n"
+			  "---@field layout string? Of TMEM\n",
+			  NULL, union_meta, union_field);
 	tc_functions(L, "tcmma", functions);
 }

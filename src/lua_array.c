@@ -407,17 +407,11 @@ static void push_shape(lua_State *L, const struct array *a)
 	}
 }
 
-static int array_index(lua_State *L)
+static int array_field(lua_State *L)
 {
-	static const char *const fields[] = {"shape",    "dtype",   "device",  "nbytes", "rank",
-					     "elements", "address", "get",     "set",    "totable",
-					     "fill",     "astype",  "reshape", NULL};
 	struct array *a = tc_check_object(L, 1, TC_ARRAY);
 	const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
 
-	lua_pushvalue(L, 2);
-	if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
-		return 1;
 	if (strcmp(key, "shape") == 0)
 		push_shape(L, a);
 	else if (strcmp(key, "dtype") == 0)
@@ -435,12 +429,8 @@ static int array_index(lua_State *L)
 	else if (lua_type(L, 2) == LUA_TNUMBER)
 		return tc_error(L, "elements of an array are read with array:get(i, j, ...), "
 				   "whose coordinates begin at 0");
-	else {
-		const char *near = tc_nearest(key, fields);
-		return tc_error(L, "an array has no field %s%s%s%s", tc_describe(L, 2),
-				near ? " (did you mean '" : "", near ? near : "",
-				near ? "'?)" : "");
-	}
+	else
+		return 0;
 	return 1;
 }
 
@@ -505,13 +495,9 @@ static const struct tc_function array_methods[] = {
 };
 
 static const luaL_Reg array_meta[] = {
-	{"__index", array_index},
-	{"__newindex", array_newindex},
-	{"__gc", array_gc},
-	{"__close", array_release},
-	{"__tostring", array_tostring},
-	{"__len", array_len},
-	{NULL, NULL},
+
+	{"__newindex", array_newindex}, {"__gc", array_gc},   {"__close", array_release},
+	{"__tostring", array_tostring}, {"__len", array_len}, {NULL, NULL},
 };
 
 static const char array_doc[] = "tcmma.array\n"
@@ -559,7 +545,7 @@ static const struct tc_function module_functions[] = {
 
 void tc_open_array(lua_State *L)
 {
-	tc_class(L, TC_ARRAY, array_doc, array_methods, array_meta);
+	tc_class(L, TC_ARRAY, array_doc, array_methods, array_meta, array_field);
 	tc_functions(L, "tcmma", module_functions);
 	tc_open_values(L);
 }

@@ -1,6 +1,5 @@
 /*
- * Helpers of the border: classes and their documentation, error positions,
- * arguments and options tables.
+ * Helpers of the border: error positions, objects, arguments and options tables.
  */
 #include "lua_tc.h"
 
@@ -9,136 +8,8 @@
 #include <string.h>
 
 /* Keys of the registry. */
-#define DOCUMENTED    "tcmma.documented" /* sequence of owner, list, doc pointers */
-#define OWN_DIRECTORY "tcmma.directory"  /* "lua/tcmma/", false: not found */
-#define FILES         "tcmma.files"      /* names of source files, kept for srcpos */
-
-/* ---- documentation ---------------------------------------------------------- */
-
-static void *pointer_at(lua_State *L, lua_Integer i)
-{
-	lua_rawgeti(L, -1, i);
-	void *p = lua_touserdata(L, -1);
-	lua_pop(L, 1);
-	return p;
-}
-
-static void append_pointer(lua_State *L, const void *p)
-{
-	lua_pushlightuserdata(L, (void *)p);
-	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
-}
-
-/*
- * All three are static data of the module, so that pointers are enough and
- * loading the module copies no text.  A module may be loaded again in the same
- * state; then they are there already.
- */
-static void document(lua_State *L, const char *owner, const struct tc_function *list,
-		     const char *doc)
-{
-	luaL_getsubtable(L, LUA_REGISTRYINDEX, DOCUMENTED);
-	lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
-	bool known = false;
-	for (lua_Integer i = 1; i < n && !known; i += 3)
-		known = pointer_at(L, i + 1) == list && pointer_at(L, i + 2) == doc;
-	if (!known) {
-		append_pointer(L, owner);
-		append_pointer(L, list);
-		append_pointer(L, doc);
-	}
-	lua_pop(L, 1);
-}
-
-/* The entry of a C function, and whose it is; NULL if it is not registered. */
-static const struct tc_function *find_function(lua_State *L, lua_CFunction f, const char **owner)
-{
-	const struct tc_function *found = NULL;
-	luaL_getsubtable(L, LUA_REGISTRYINDEX, DOCUMENTED);
-	lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
-	for (lua_Integer i = 1; i < n && !found; i += 3) {
-		const struct tc_function *list = pointer_at(L, i + 1);
-		for (; list && list->name && !found; list++) {
-			if (list->function == f) {
-				found = list;
-				*owner = pointer_at(L, i);
-			}
-		}
-	}
-	lua_pop(L, 1);
-	return found;
-}
-
-static void push_entry(lua_State *L, const char *owner, const char *name, const char *doc)
-{
-	lua_createtable(L, 0, 4);
-	lua_pushstring(L, owner);
-	lua_setfield(L, -2, "owner");
-	lua_pushstring(L, doc ? doc : "");
-	lua_setfield(L, -2, "doc");
-	if (name) {
-		lua_pushstring(L, name);
-		lua_setfield(L, -2, "name");
-	}
-}
-
-int tc_documentation(lua_State *L)
-{
-	lua_Integer count = 0;
-	lua_newtable(L);
-	luaL_getsubtable(L, LUA_REGISTRYINDEX, DOCUMENTED);
-	lua_Integer n = (lua_Integer)lua_rawlen(L, -1);
-	for (lua_Integer i = 1; i < n; i += 3) {
-		const char *owner = pointer_at(L, i);
-		const struct tc_function *list = pointer_at(L, i + 1);
-		const char *doc = pointer_at(L, i + 2);
-		if (doc) {
-			push_entry(L, owner, NULL, doc);
-			lua_rawseti(L, -3, ++count);
-		}
-		for (; list && list->name; list++) {
-			push_entry(L, owner, list->name, list->doc);
-			lua_pushcfunction(L, list->function);
-			lua_setfield(L, -2, "value");
-			lua_rawseti(L, -3, ++count);
-		}
-	}
-	lua_pop(L, 1);
-	return 1;
-}
-
-void tc_functions(lua_State *L, const char *owner, const struct tc_function *list)
-{
-	document(L, owner, list, NULL);
-	for (; list->name; list++) {
-		lua_pushcfunction(L, list->function);
-		lua_setfield(L, -2, list->name);
-	}
-}
-
-void tc_class(lua_State *L, const char *name, const char *doc, const struct tc_function *methods,
-	      const luaL_Reg *meta)
-{
-	static const struct tc_function none[] = {{NULL, NULL, NULL}};
-
-	luaL_newmetatable(L, name);
-	document(L, name, NULL, doc);
-	lua_newtable(L);
-	tc_functions(L, name, methods ? methods : none);
-	lua_pushvalue(L, -1);
-	lua_setfield(L, -3, "__index");
-	lua_pushvalue(L, -1);
-	lua_setfield(L, -3, "__methods");
-	if (meta) {
-		lua_pushvalue(L, -2);
-		lua_insert(L, -2);
-		luaL_setfuncs(L, meta, 1);
-		lua_pop(L, 1);
-	} else {
-		lua_pop(L, 1);
-	}
-	lua_pop(L, 1);
-}
+#define OWN_DIRECTORY "tcmma.directory" /* "lua/tcmma/", false: not found */
+#define FILES         "tcmma.files"     /* names of source files, kept for srcpos */
 
 /* ---- positions and errors ----------------------------------------------------- */
 
@@ -291,7 +162,7 @@ int tc_argerror(lua_State *L, int arg, const char *fmt, ...)
 	}
 	lua_getinfo(L, "nf", &ar);
 	if (lua_iscfunction(L, -1))
-		entry = find_function(L, lua_tocfunction(L, -1), &owner);
+		entry = tc_find_function(L, lua_tocfunction(L, -1), &owner);
 	const char *name = entry ? entry->name : ar.name ? ar.name : "function";
 	if (entry && is_module(L, 1))
 		lua_pushfstring(L, "'%s' was called with a colon: write tc.%s(...), with a dot",
@@ -384,7 +255,7 @@ static const char *running_method(lua_State *L, const char *class_name)
 		return NULL;
 	lua_getinfo(L, "f", &ar);
 	if (lua_iscfunction(L, -1))
-		entry = find_function(L, lua_tocfunction(L, -1), &owner);
+		entry = tc_find_function(L, lua_tocfunction(L, -1), &owner);
 	lua_pop(L, 1);
 	return entry && strcmp(owner, class_name) == 0 ? entry->name : NULL;
 }
@@ -451,18 +322,8 @@ const char *tc_describe(lua_State *L, int index)
 
 static int unknown_option(lua_State *L, int arg, const char *key, const char *const *names)
 {
-	const char *near = tc_nearest(key, names);
-	if (near)
-		return tc_argerror(L, arg, "unknown option '%s' (did you mean '%s'?)", key, near);
-	luaL_Buffer b;
-	luaL_buffinit(L, &b);
-	for (const char *const *name = names; *name; name++) {
-		luaL_addstring(&b, name == names ? "" : ", ");
-		luaL_addstring(&b, *name);
-	}
-	luaL_pushresult(&b);
-	return tc_argerror(L, arg, "unknown option '%s' (options: %s)", key,
-			   names[0] ? lua_tostring(L, -1) : "none");
+	return tc_argerror(L, arg, "unknown option '%s' (%s)", key,
+			   tc_push_advice(L, key, names, "options"));
 }
 
 bool tc_options(lua_State *L, int arg, const char *const *names)

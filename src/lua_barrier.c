@@ -430,8 +430,10 @@ void tc_open_barrier(lua_State *L)
 	};
 
 	tc_recorded_class(L, TC_BARRIER,
-			  "A barrier or an array of them; `barrier[i]` is one, 0-based. Fields: "
-			  "`num_arrivals`, `num_barriers`, `orders_tensor_core`.",
+			  "A barrier or an array of them; `barrier[i]` is one, 0-based.\n"
+			  "---@field num_arrivals integer\n"
+			  "---@field num_barriers integer\n"
+			  "---@field orders_tensor_core boolean\n",
 			  NULL, meta, barrier_field);
 	tc_functions(L, "tcmma", functions);
 }

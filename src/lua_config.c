@@ -31,9 +31,8 @@ static int field(lua_State *L, int arg)
 	for (int c = 0; c < CONFIG_COUNT; c++)
 		if (!strcmp(name, field_names[c]))
 			return c;
-	const char *near = tc_nearest(name, field_names);
-	return tc_error(L, "tc.config has no field '%s'%s%s%s", name,
-			near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	return tc_error(L, "tc.config has no field '%s' (%s)", name,
+			tc_push_advice(L, name, field_names, "it has"));
 }
 
 static void push_field(lua_State *L, enum config c)

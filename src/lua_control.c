@@ -505,7 +505,11 @@ void tc_open_control(lua_State *L)
 {
 	static const luaL_Reg role_meta[] = {
 		{"__call", role_call}, {"__tostring", role_tostring}, {NULL, NULL}};
-	tc_recorded_class(L, TC_ROLE, "A role; called with a function it records a block.", NULL,
-			  role_meta, role_field);
+
+	tc_recorded_class(L, TC_ROLE,
+			  "A role; called with a function it records a block.\n"
+			  "---@field name string\n"
+			  "---@field warps integer In all; a warpgroup is 4\n",
+			  NULL, role_meta, role_field);
 	tc_functions(L, "tcmma", functions);
 }

@@ -11,6 +11,7 @@ int luaopen_tcmma_core(lua_State *L)
 {
 	luaL_checkversion(L);
 	lua_newtable(L);
+	tc_open_class(L);
 	tc_open_dtype(L);
 	tc_open_device(L);
 	tc_open_array(L);

@@ -264,7 +264,7 @@ static void push_properties(lua_State *L, struct device *d)
 	lua_setfield(L, -2, "smem_limit");
 }
 
-static int device_index(lua_State *L)
+static int device_field(lua_State *L)
 {
 	struct device *d = check_device(L, 1);
 	const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
@@ -277,10 +277,8 @@ static int device_index(lua_State *L)
 		push_properties(L, d);
 	else if (!strcmp(key, "is_emulator"))
 		lua_pushboolean(L, tc_device_is_emulator(d));
-	else {
-		lua_pushvalue(L, 2);
-		lua_gettable(L, lua_upvalueindex(1));
-	}
+	else
+		return 0;
 	return 1;
 }
 
@@ -513,10 +511,8 @@ static const struct tc_function event_methods[] = {
 	 "this one."},
 	{NULL, NULL, NULL}};
 
-static const luaL_Reg device_meta[] = {{"__index", device_index},
-				       {"__tostring", device_tostring},
-				       {"__gc", device_gc},
-				       {NULL, NULL}};
+static const luaL_Reg device_meta[] = {
+	{"__tostring", device_tostring}, {"__gc", device_gc}, {NULL, NULL}};
 static const luaL_Reg stream_meta[] = {
 	{"__tostring", stream_tostring}, {"__gc", stream_gc}, {"__close", stream_gc}, {NULL, NULL}};
 static const luaL_Reg event_meta[] = {
@@ -534,10 +530,11 @@ void tc_open_device(lua_State *L)
 		"`memory`, `memory_free`, `smem_limit` (bytes). An emulated device "
 		"has the `sm_count` of an H200 (sm_90a: 132), a B200 (sm_100a: 148) or a B300 "
 		"(sm_103a: 148)\n",
-		device_methods, device_meta);
-	tc_class(L, TC_STREAM, "An order of launches on a device.", stream_methods, stream_meta);
+		device_methods, device_meta, device_field);
+	tc_class(L, TC_STREAM, "An order of launches on a device.", stream_methods, stream_meta,
+		 NULL);
 	tc_class(L, TC_EVENT, "A point in the order of launches, with its time.", event_methods,
-		 event_meta);
+		 event_meta, NULL);
 	tc_functions(L, "tcmma", functions);
 	tc_open_config(L);
 }

@@ -144,18 +144,12 @@ static void push_code(lua_State *L, const char *code)
 		lua_pushnil(L);
 }
 
-static int dtype_index(lua_State *L)
+static int dtype_field(lua_State *L)
 {
-	static const char *const fields[] = {"name",   "short",  "bits", "kind",
-					     "max",    "min",    "npy",  "safetensors",
-					     "encode", "decode", NULL};
 	enum dtype t = check_self(L);
 	const struct dtype_info *d = &tc_dtypes[t];
 	const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
 
-	lua_pushvalue(L, 2);
-	if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
-		return 1;
 	if (strcmp(key, "name") == 0)
 		lua_pushstring(L, d->name);
 	else if (strcmp(key, "short") == 0)
@@ -175,12 +169,8 @@ static int dtype_index(lua_State *L)
 		push_limit(L, t, false);
 	else if (strcmp(key, "min") == 0)
 		push_limit(L, t, true);
-	else {
-		const char *near = tc_nearest(key, fields);
-		return tc_error(L, "a dtype has no field %s%s%s%s", tc_describe(L, 2),
-				near ? " (did you mean '" : "", near ? near : "",
-				near ? "'?)" : "");
-	}
+	else
+		return 0;
 	return 1;
 }
 
@@ -249,7 +239,6 @@ static const struct tc_function dtype_methods[] = {
 };
 
 static const luaL_Reg dtype_meta[] = {
-	{"__index", dtype_index},
 	{"__tostring", dtype_tostring},
 	{"__concat", dtype_concat},
 	{NULL, NULL},
@@ -319,20 +308,13 @@ static const struct tc_function module_functions[] = {
 	{"dtypes", module_dtypes,
 	 "dtypes() -> tcmma.dtype[]\n"
 	 "All element types."},
-	{"documentation", tc_documentation,
-	 "documentation() -> table[]\n"
-	 "What `tc.help` and docs/reference.md are made from: a list of `{owner=, name=, doc=, "
-	 "value=}`,\n"
-	 "where `owner` is `\"tcmma\"` or the class and `value` the function. The entry of a class "
-	 "itself\n"
-	 "has no `name`."},
 	{NULL, NULL, NULL},
 };
 
 void tc_open_dtype(lua_State *L)
 {
-	tc_class(L, TC_DTYPE, dtype_doc, dtype_methods, dtype_meta);
-	tc_class(L, TC_SPACE, space_doc, NULL, space_meta);
+	tc_class(L, TC_DTYPE, dtype_doc, dtype_methods, dtype_meta, dtype_field);
+	tc_class(L, TC_SPACE, space_doc, NULL, space_meta, NULL);
 
 	bool first = !luaL_getsubtable(L, LUA_REGISTRYINDEX, DTYPES);
 	for (int t = 0; t < DT_COUNT && first; t++) {

@@ -434,7 +434,7 @@ static int function_info(lua_State *L)
 	return 1;
 }
 
-static int function_index(lua_State *L)
+static int function_field(lua_State *L)
 {
 	struct lua_function *f = tc_check_object(L, 1, TC_FUNCTION);
 	const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
@@ -445,10 +445,8 @@ static int function_index(lua_State *L)
 		lua_pushstring(L, f->entry->name);
 	else if (!strcmp(key, "module"))
 		lua_getiuservalue(L, 1, 1);
-	else {
-		lua_pushvalue(L, 2);
-		lua_gettable(L, lua_upvalueindex(1));
-	}
+	else
+		return 0;
 	return 1;
 }
 
@@ -496,8 +494,7 @@ static const struct tc_function function_methods[] = {
 	 "`spill_loads`, `stack`, `smem` (static), `barriers`."},
 	{NULL, NULL, NULL}};
 
-static const luaL_Reg function_meta[] = {
-	{"__index", function_index}, {"__tostring", function_tostring}, {NULL, NULL}};
+static const luaL_Reg function_meta[] = {{"__tostring", function_tostring}, {NULL, NULL}};
 
 void tc_open_function(lua_State *L)
 {
@@ -506,5 +503,5 @@ void tc_open_function(lua_State *L)
 		 "---@field name string\n"
 		 "---@field entry string The name in the PTX\n"
 		 "---@field module tcmma.module\n",
-		 function_methods, function_meta);
+		 function_methods, function_meta, function_field);
 }

@@ -588,11 +588,16 @@ void tc_open_kernel(lua_State *L)
 	static const luaL_Reg text_meta[] = {{"__gc", text_gc}, {NULL, NULL}};
 
 	tc_recorded_class(L, TC_KERNEL,
-			  "A recorded kernel. Fields: `name`, `finished`, `grid_names`, "
-			  "`cluster_names`, `roles` (a list), `role` (whose block is being "
-			  "recorded). Calling it runs it.",
+			  "A recorded kernel. Calling it runs it.\n"
+			  "---@field name string\n"
+			  "---@field finished boolean The recording is closed\n"
+			  "---@field grid_names string[]\n"
+			  "---@field cluster_names string[]\n"
+			  "---@field roles tcmma.role[]\n"
+			  "---@field role tcmma.role? Whose block is being recorded\n"
+			  "---@field in_loop boolean What is recorded now stands in a loop\n",
 			  methods, meta, kernel_field);
 	tc_open_recordings(L);
-	tc_class(L, "tcmma.text", NULL, NULL, text_meta);
+	tc_class(L, "tcmma.text", NULL, NULL, text_meta, NULL);
 	tc_functions(L, "tcmma", functions);
 }

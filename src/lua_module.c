@@ -322,7 +322,7 @@ static int module_cubin(lua_State *L)
 	return 2;
 }
 
-static int module_index(lua_State *L)
+static int module_field(lua_State *L)
 {
 	struct lua_module *m = tc_check_object(L, 1, TC_MODULE);
 	const char *key = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "";
@@ -331,10 +331,8 @@ static int module_index(lua_State *L)
 		lua_pushstring(L, m->signature.target);
 	else if (!strcmp(key, "ptx_version"))
 		lua_pushstring(L, m->signature.version);
-	else {
-		lua_pushvalue(L, 2);
-		lua_gettable(L, lua_upvalueindex(1));
-	}
+	else
+		return 0;
 	return 1;
 }
 
@@ -388,18 +386,15 @@ static const struct tc_function module_methods[] = {
 	 "`no-assembler`."},
 	{NULL, NULL, NULL}};
 
-static const luaL_Reg module_meta[] = {{"__index", module_index},
-				       {"__tostring", module_tostring},
-				       {"__gc", module_gc},
-				       {"__close", module_gc},
-				       {NULL, NULL}};
+static const luaL_Reg module_meta[] = {
+	{"__tostring", module_tostring}, {"__gc", module_gc}, {"__close", module_gc}, {NULL, NULL}};
 void tc_open_module(lua_State *L)
 {
 	tc_class(L, TC_MODULE,
 		 "Foreign code: a PTX text and its kernels.\n"
 		 "---@field target string The text's `.target`\n"
 		 "---@field ptx_version string The text's `.version`\n",
-		 module_methods, module_meta);
+		 module_methods, module_meta, module_field);
 	tc_open_function(L);
 	tc_functions(L, "tcmma", functions);
 	tc_open_run(L);

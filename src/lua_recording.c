@@ -327,27 +327,6 @@ void *tc_test_recorded(lua_State *L, int arg, const char *class_name)
 	return object ? of_open_recording(L, object, class_name) : NULL;
 }
 
-/* Upvalues: methods, C function for fields or nil, name of the class. */
-static int strict_index(lua_State *L)
-{
-	lua_CFunction field = lua_tocfunction(L, lua_upvalueindex(2));
-
-	lua_settop(L, 2);
-	lua_pushvalue(L, 2);
-	if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
-		return 1;
-	lua_settop(L, 2);
-	if (field && field(L))
-		return 1;
-	lua_settop(L, 2);
-
-	const char *name = lua_tostring(L, lua_upvalueindex(3));
-
-	if (lua_type(L, 2) != LUA_TSTRING)
-		return tc_error(L, "a %s cannot be indexed by %s", name, tc_describe(L, 2));
-	return tc_error(L, "a %s has no field '%s'", name, lua_tostring(L, 2));
-}
-
 /* Upvalues: the class's own __tostring, name of the class. */
 static int closed_tostring(lua_State *L)
 {
@@ -364,16 +343,8 @@ void tc_recorded_class(lua_State *L, const char *name, const char *doc,
 		       const struct tc_function *methods, const luaL_Reg *meta,
 		       int (*field)(lua_State *L))
 {
-	tc_class(L, name, doc, methods, meta);
+	tc_class(L, name, doc, methods, meta, field);
 	luaL_getmetatable(L, name);
-	lua_getfield(L, -1, "__index");
-	if (field)
-		lua_pushcfunction(L, field);
-	else
-		lua_pushnil(L);
-	lua_pushstring(L, name);
-	lua_pushcclosure(L, strict_index, 3);
-	lua_setfield(L, -2, "__index");
 	if (strcmp(name, TC_KERNEL) != 0) {
 		lua_getfield(L, -1, "__tostring");
 		lua_pushstring(L, name);
@@ -387,5 +358,5 @@ void tc_open_recordings(lua_State *L)
 {
 	static const luaL_Reg guard_meta[] = {{"__close", guard_close}, {NULL, NULL}};
 
-	tc_class(L, GUARD, NULL, NULL, guard_meta);
+	tc_class(L, GUARD, NULL, NULL, guard_meta, NULL);
 }

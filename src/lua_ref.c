@@ -521,12 +521,18 @@ void tc_open_ref(lua_State *L)
 
 	tc_open_alloc(L);
 	tc_open_atomic(L);
-	tc_class(L, TC_SLICE, "A slice for `ref:at`.", NULL, slice_meta);
+	tc_class(L, TC_SLICE, "A slice for `ref:at`.", NULL, slice_meta, NULL);
 	tc_recorded_class(L, TC_REF,
 			  "A view of GMEM, SMEM or TMEM. `ref[i]` indexes its first dimension, "
-			  "0-based. Fields: `shape` (a named dimension is a recorded s32, which "
-			  "can be computed with), `dtype`, `space`, `rank`; `swizzle` of SMEM; "
-			  "`collective`, `layout` of TMEM.",
+			  "0-based.\n"
+			  "---@field shape any[] A named dimension is a recorded s32, which can be "
+			  "computed with\n"
+			  "---@field dtype tcmma.dtype\n"
+			  "---@field space tcmma.space\n"
+			  "---@field rank integer\n"
+			  "---@field swizzle any? Of SMEM: bytes, or `\"128B_atom_32B\"`\n"
+			  "---@field collective boolean? Of TMEM\n"
+			  "---@field layout string? Of TMEM\n",
 			  methods, ref_meta, ref_field);
 	tc_functions(L, "tcmma", functions);
 	all = tc_new_object(L, TC_SLICE, sizeof *all, 1);

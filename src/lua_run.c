@@ -600,5 +600,5 @@ void tc_open_run(lua_State *L)
 		 "---@field target string\n"
 		 "---@field device string\n"
 		 "---@field mode string? \"fast\", \"check\" or \"random\"; nil of a GPU\n",
-		 report_methods, report_meta);
+		 report_methods, report_meta, NULL);
 }

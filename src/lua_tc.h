@@ -47,19 +47,27 @@ struct tc_function {
 	const char *doc;
 };
 
-/* lua_aux.c */
+/* lua_class.c */
 
 /* Adds the functions of a NULL-terminated list to the table on top of the stack;
  * `owner` ("tcmma", "tcmma.array") files their documentation. */
 void tc_functions(lua_State *L, const char *owner, const struct tc_function *list);
-/* Makes the metatable of a class: methods in __index (a plain table), meta in the
- * metatable itself.  An __index function in `meta` replaces the table; every function
- * of `meta` has the table of methods as upvalue 1, and the metatable as __methods.
- * `doc` describes the class.  Leaves nothing on the stack. */
+/*
+ * Makes the metatable of a class, with the table of its methods as __methods.  What is no method
+ * is asked of `field` (NULL: there are none), which pushes the value and returns 1, or returns 0:
+ * then indexing raises, with the nearest of the methods and of the `---@field` names of `doc`,
+ * which describes the class.  Leaves nothing on the stack.
+ */
 void tc_class(lua_State *L, const char *name, const char *doc, const struct tc_function *methods,
-	      const luaL_Reg *meta);
-/* documentation() -> sequence of {owner=, name=, doc=, value=}; a class has no name. */
-int tc_documentation(lua_State *L);
+	      const luaL_Reg *meta, int (*field)(lua_State *L));
+/* The entry of a C function, and whose it is; NULL if it is not registered. */
+const struct tc_function *tc_find_function(lua_State *L, lua_CFunction f, const char **owner);
+/* Pushes "did you mean 'a' or 'b'?", or "ALL: a, b, c" where no name of the list is near. */
+const char *tc_push_advice(lua_State *L, const char *word, const char *const *names,
+			   const char *all);
+
+/* lua_aux.c */
+
 /* New userdata of a class, zeroed, with n user values. */
 void *tc_new_object(lua_State *L, const char *name, size_t size, int uservalues);
 /* Like luaL_checkudata, but a wrong self names `method` and the colon. */
@@ -108,6 +116,7 @@ void tc_push_space(lua_State *L, enum space s);
 int tc_check_shape(lua_State *L, int arg, int64_t *shape, int max_rank, int64_t low);
 
 /* Each adds its part to the module table on top of the stack (lua_core.c calls them). */
+void tc_open_class(lua_State *L);    /* lua_class.c */
 void tc_open_dtype(lua_State *L);    /* lua_dtype.c: dtypes and spaces */
 void tc_open_array(lua_State *L);    /* lua_array.c */
 void tc_open_host(lua_State *L);     /* lua_host.c: randn, allclose ... */

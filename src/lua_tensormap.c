@@ -375,6 +375,7 @@ static const luaL_Reg meta[] = {{"__tostring", tensormap_tostring}, {NULL, NULL}
 
 void tc_open_tensormap(lua_State *L)
 {
-	tc_class(L, TC_TENSORMAP, "How TMA sees an array: made by `tc.tensormap`.", NULL, meta);
+	tc_class(L, TC_TENSORMAP, "How TMA sees an array: made by `tc.tensormap`.", NULL, meta,
+		 NULL);
 	tc_functions(L, "tcmma", functions);
 }

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <limits.h>
 #include <string.h>
+#include <strings.h>
 
 #define LONGEST_WORD 63
 
@@ -42,18 +43,78 @@ static int edit_distance(const char *a, const char *b)
 	return row[n % 3][m];
 }
 
-/* At most one edit, and one more for every four letters. */
-const char *tc_nearest(const char *word, const char *const *list)
+static bool contains(const char *text, const char *part)
 {
-	const char *nearest = NULL;
-	int best = 1 + (int)strlen(word) / 4;
+	size_t length = strlen(part);
 
+	for (; strlen(text) >= length; text++)
+		if (strncasecmp(text, part, length) == 0)
+			return true;
+	return false;
+}
+
+enum {
+	SHORTEST_PART = 3,
+	PART = 100,  /* a name with the word in it */
+	WHOLE = 200, /* a name in the word */
+	MOST = 16
+};
+
+/*
+ * How unlike they are: edits, of which one is allowed and one more for every five letters; a name
+ * that begins with the word counts as one.  Else by how much one is longer than the other, which
+ * it contains; INT_MAX: not near.
+ */
+static int unlikeness(const char *word, const char *name)
+{
+	int edits = edit_distance(word, name), n = (int)strlen(word), m = (int)strlen(name);
+
+	if (edits > 1 && n >= SHORTEST_PART && strncasecmp(word, name, (size_t)n) == 0)
+		return 1;
+	if (edits <= 1 + n / 5)
+		return edits;
+	if (n >= SHORTEST_PART && contains(name, word))
+		return PART + m - n;
+	if (m >= SHORTEST_PART && contains(word, name))
+		return WHOLE + n - m;
+	return INT_MAX;
+}
+
+/*
+ * Of names that differ in letters only the nearest count; of names that contain the word, those
+ * that are shortest.
+ */
+int tc_nearest_names(const char *word, const char *const *list, const char **near, int most)
+{
+	int count = 0, rank[MOST], best = INT_MAX;
+
+	if (most > MOST)
+		most = MOST;
 	for (; *list; list++) {
-		int distance = edit_distance(word, *list);
-		if (distance <= best && (!nearest || distance < best)) {
-			best = distance;
-			nearest = *list;
+		int r = unlikeness(word, *list), at;
+
+		if (r == INT_MAX || r / PART > best / PART || (best < PART && r > best))
+			continue;
+		if (r / PART < best / PART || (r < PART && r < best))
+			count = 0;
+		best = least(best, r);
+		for (at = count; at > 0 && rank[at - 1] > r; at--)
+			if (at < most) {
+				rank[at] = rank[at - 1];
+				near[at] = near[at - 1];
+			}
+		if (at < most) {
+			rank[at] = r;
+			near[at] = *list;
+			count += count < most;
 		}
 	}
-	return nearest;
+	return count;
+}
+
+const char *tc_nearest(const char *word, const char *const *list)
+{
+	const char *near;
+
+	return tc_nearest_names(word, list, &near, 1) ? near : NULL;
 }

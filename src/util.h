@@ -66,7 +66,9 @@ bool tc_protect(struct err *e, void (*fn)(void *), void *arg);
 uint64_t tc_hash(const void *data, size_t size, uint64_t seed);
 
 /* nearest.c */
-/* Nearest of a NULL-terminated list to a misspelt word, NULL if none is near. */
+/* Those of a NULL-terminated list that are most like a misspelt word, best first; how many. */
+int tc_nearest_names(const char *word, const char *const *list, const char **near, int most);
+/* The best of them, NULL if none is near. */
 const char *tc_nearest(const char *word, const char *const *list);
 
 /* ---- dtype.c: element types ---- */

@@ -51,31 +51,29 @@ function arguments.check(ok, number, name, expected, value)
   end
 end
 
---- Letters to insert, delete or replace.
-function arguments.distance(a, b)
-  local row = {}
-  for j = 0, #b do row[j] = j end
-  for i = 1, #a do
-    local corner = row[0]
-    row[0] = i
-    for j = 1, #b do
-      local best = math.min(row[j] + 1, row[j - 1] + 1, corner + (a:byte(i) == b:byte(j) and 0 or 1))
-      corner, row[j] = row[j], best
+--- "did you mean 'a' or 'b'?" of the names that are keys of the tables, or "ALL: a, b, c" where none is near.
+function arguments.advice(word, all, ...)
+  local names, seen = {}, {}
+  for _, known in ipairs { ... } do
+    for name in pairs(known) do
+      if type(name) == "string" and not seen[name] then
+        seen[name] = true
+        names[#names + 1] = name
+      end
     end
   end
-  return row[#b]
+  table.sort(names)
+  local near = core.nearest(tostring(word), names)
+  if #near == 0 then return all and all .. ": " .. table.concat(names, ", ") end
+  local last = table.remove(near)
+  return ("did you mean '%s'?"):format(#near == 0 and last or table.concat(near, "', '") .. "' or '" .. last)
 end
 
---- What an unknown option is answered with: its near miss, or all there are.
-local function advice(key, known)
-  local names, near, least = {}, nil, 2 + #key // 4
-  for name in pairs(known) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do
-    local d = arguments.distance(key, name)
-    if d < least then near, least = name, d end
-  end
-  return near and ("did you mean '%s'?"):format(near) or "options: " .. table.concat(names, ", ")
+--- Raises: `owner` ("tc", "tc.npy") has nothing of that name.
+function arguments.missing(owner, key, ...)
+  if type(key) ~= "string" then arguments.fail("%s cannot be indexed by %s", owner, arguments.describe(key)) end
+  arguments.fail("%s has no '%s' (%s)", owner, key, arguments.advice(key, nil, ...)
+    or "tc.help() lists what there is")
 end
 
 --- The same for a table of options: `known` gives, by name, a function that takes a legal value, and what is
@@ -90,7 +88,7 @@ function arguments.check_options(opts, number, name, known)
     local option = known[key]
     if not option then
       arguments.fail("bad argument #%d to '%s' (unknown option '%s' (%s))", number, name, tostring(key),
-        advice(tostring(key), known))
+        arguments.advice(key, "options", known))
     elseif not option[1](value) then
       arguments.fail("bad argument #%d to '%s' (option '%s' must be %s, got %s)", number, name, key, option[2],
         arguments.describe(value))

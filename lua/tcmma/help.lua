@@ -1,7 +1,9 @@
 --- help at the prompt: `tc.help(tc.mma)`, `tc.help "mma"`, `tc.help(array)`, `tc.help()`.
 
 local arguments = require "tcmma.arguments"
+local core = require "tcmma.core"
 local documentation = require "tcmma.documentation"
+local subjects = require "tcmma.subjects"
 
 local function by_owner(all, owner)
   local list = {}
@@ -20,7 +22,8 @@ local function describe(entry, classes)
 end
 
 local function first_sentence(entry)
-  local _, text = documentation.split(entry)
+  local signature, text = documentation.split(entry)
+  if entry.is_class and not signature:find "^tcmma%." then text = signature end
   local sentence = text:gsub("%s+", " "):match "^(.-[%.:])%f[%s%z]" or text:gsub("%s+", " ")
   return #sentence <= 90 and sentence or sentence:sub(1, 87) .. "..."
 end
@@ -46,12 +49,65 @@ local function describe_class(all, class)
   return #parts > 0 and table.concat(parts, "\n\n") or nil
 end
 
-local function overview(all)
-  local classes = {}
-  for owner in pairs(documentation.classes(all)) do classes[#classes + 1] = owner end
-  table.sort(classes)
-  return "tcmma: tensor-core kernels from Lua. help(f) describes a function, help \"name\" too.\n\n"
-    .. listing(by_owner(all, "tcmma")) .. "\n\nClasses: " .. table.concat(classes, ", ")
+--- As in a call, or the name of the class; for `listing`.
+local function titled(entry, classes)
+  local title = entry.name and documentation.spelled(entry.owner, classes[entry.owner], entry.name)
+  return { name = title or "class " .. entry.owner:gsub("^tcmma%.", ""), doc = entry.doc, is_class = not title }
+end
+
+local function of_subject(all, subject)
+  local list, classes = {}, documentation.classes(all)
+  for _, name in ipairs(subject[3]) do
+    local class, prefix = name:match "^class (.*)$", name:match "^(.*)%*$"
+    for _, entry in ipairs(all) do
+      local found
+      if class then
+        found = entry.owner == "tcmma." .. class and not entry.name
+      elseif entry.owner == "tcmma" then
+        found = entry.name == name or prefix and entry.name and entry.name:sub(1, #prefix) == prefix
+      else
+        found = entry.owner == "tcmma." .. name and not classes[entry.owner]
+      end
+      if found then list[#list + 1] = titled(entry, classes) end
+    end
+  end
+  return list
+end
+
+--- Words in lines of at most `width`, indented.
+local function wrapped(words, indent, width)
+  local lines, line = {}, nil
+  for _, word in ipairs(words) do
+    if line and #line + #word < width then
+      line = line .. " " .. word
+    else
+      lines[#lines + 1] = line
+      line = (" "):rep(indent) .. word
+    end
+  end
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n")
+end
+
+local function overview()
+  local lines = {}
+  for i, subject in ipairs(subjects) do
+    local names = {}
+    for _, name in ipairs(subject[3]) do
+      if not name:find "^class " then names[#names + 1] = name end
+    end
+    lines[i] = ("  %-15s %s\n"):format(subject[1], subject[2]) .. wrapped(names, 18, 110)
+  end
+  return [[
+tcmma: tensor-core kernels from Lua.
+
+Begin with tc.kernel{ name =, args = { tc.gmem({ 128, 64 }, "f16"), ... }, body = function(...) ... end }: the body
+records, and calling the kernel with arrays (tc.randn, tc.zeros) runs it, on a GPU or on the emulator. At the prompt,
+k, a, b = tc.record{ args = ... } records line by line until k:finish().
+
+tc.help "copies" lists a subject, tc.help(tc.mma) or tc.help "array:get" describes a function, tc.help(x) an object:
+
+]] .. table.concat(lines, "\n")
 end
 
 local function by_name(all, name)
@@ -69,32 +125,48 @@ local function by_name(all, name)
   return describe_class(all, name) or describe_class(all, "tcmma." .. name)
 end
 
---- A name that contains the word or is contained in it, else one of few other letters.
-local function nearest(all, name)
-  local best, best_difference
-  for _, entry in ipairs(all) do
-    local known = entry.name
-    if known then
-      local part = known:find(name, 1, true) or name:find(known, 1, true)
-      local difference = part and math.abs(#known - #name) or arguments.distance(known, name)
-      if (part or difference <= #name // 3) and (not best or difference < best_difference) then
-        best, best_difference = known, difference
-      end
+local function subject_text(all, name)
+  for _, subject in ipairs(subjects) do
+    if subject[1] == name then
+      return ("%s: %s\n\n%s"):format(subject[1], subject[2], listing(of_subject(all, subject)))
     end
   end
-  return best
+end
+
+--- Functions and classes whose documentation has the word.
+local function mentions(all, word)
+  local list, classes = {}, documentation.classes(all)
+  local pattern = "%f[%w_]" .. word:lower():gsub("%p", "%%%0") .. "%f[^%w_]"
+  for _, entry in ipairs(all) do
+    if entry.doc:lower():find(pattern) then list[#list + 1] = titled(entry, classes) end
+  end
+  return list
+end
+
+--- What a word is answered with that names nothing.
+local function nothing_named(all, name)
+  local text, known, seen = ("nothing is documented under '%s'"):format(name), {}, {}
+  for _, entry in ipairs(all) do
+    local word = entry.name or entry.owner:gsub("^tcmma%.", "")
+    if not seen[word] then known[#known + 1] = word end
+    seen[word] = true
+  end
+  for _, subject in ipairs(subjects) do
+    known[#known + 1], seen[subject[1]] = subject[1], true
+  end
+  local short = name:match "([%w_]+)$" or name
+  if #core.nearest(short, known) > 0 then
+    text = ("%s (%s)"):format(text, arguments.advice(short, nil, seen))
+  end
+  local list = #name >= 3 and mentions(all, name) or {}
+  return #list > 0 and ("%s; the word stands in\n\n%s"):format(text, listing(list)) or text
 end
 
 --- The text that `help` prints.
 local function text_for(x)
   local all = documentation.all()
-  if x == nil then return overview(all) end
-  if type(x) == "string" then
-    local text = by_name(all, x)
-    if text then return text end
-    local near = nearest(all, x)
-    return ("nothing is documented under '%s'%s"):format(x, near and (" (did you mean '%s'?)"):format(near) or "")
-  end
+  if x == nil or rawequal(x, require "tcmma") then return overview() end
+  if type(x) == "string" then return by_name(all, x) or subject_text(all, x) or nothing_named(all, x) end
   for _, entry in ipairs(all) do
     if entry.value ~= nil and rawequal(entry.value, x) then return describe(entry, documentation.classes(all)) end
   end
@@ -119,8 +191,8 @@ documentation.add("tcmma", {
   { "help", help, [[
 help(x?: any)
 Prints the documentation of a function (`tc.help(tc.zeros)`), of a name (`tc.help "zeros"`,
-`tc.help "array:get"`), of an object and its class (`tc.help(a)`); without an argument, a list of
-everything.]] },
+`tc.help "array:get"`), of an object and its class (`tc.help(a)`), of a subject (`tc.help "copies"`);
+without an argument, the subjects. A word that names nothing is looked for in all documentation.]] },
 })
 
 return help

@@ -54,7 +54,7 @@ end
 local function check_config(problem, config)
   for key in pairs(config) do
     if not config_known[key] then
-      fail("option 'config' has no field '%s' (fields: %s)", tostring(key), names(config_known))
+      fail("option 'config' has no field '%s' (%s)", tostring(key), arguments.advice(key, "fields", config_known))
     end
   end
   for _, key in ipairs(config_integers) do
@@ -259,7 +259,7 @@ end
 local function check_options(opts)
   for name, value in pairs(opts) do
     local kind = options_known[name]
-    if not kind then fail("unknown option '%s' (options: %s)", tostring(name), names(options_known)) end
+    if not kind then fail("unknown option '%s' (%s)", tostring(name), arguments.advice(name, "options", options_known)) end
     local ok = kind == "any" or type(value) == kind
     if kind == "array" then ok = arguments.is_array(value) end
     if not ok then
@@ -369,6 +369,7 @@ local function again(last, a, b, out, opts)
 end
 
 setmetatable(matmul, {
+  __index = function(_, name) arguments.missing("tc.matmul", name, matmul) end,
   __call = function(_, a, b, out, opts)
     opts = opts or no_options
     local last = last_calls[opts]

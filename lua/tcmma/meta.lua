@@ -582,8 +582,8 @@ function tc.griddepcontrol_launch_dependents() end
 function tc.griddepcontrol_wait() end
 
 ---Prints the documentation of a function (`tc.help(tc.zeros)`), of a name (`tc.help "zeros"`,
----`tc.help "array:get"`), of an object and its class (`tc.help(a)`); without an argument, a list of
----everything.
+---`tc.help "array:get"`), of an object and its class (`tc.help(a)`), of a subject (`tc.help "copies"`);
+---without an argument, the subjects. A word that names nothing is looked for in all documentation.
 ---@param x? any
 function tc.help(x) end
 
@@ -733,6 +733,12 @@ function tc.planar_snake(lin_idx, shape, minor_dim, tile_width) end
 ---@param format string
 ---@param ... number|boolean|Scalar|Fragment
 function tc.print(format, ...) end
+
+---Raises a message of docs/errors.md, as `tc.raise_documented`, but where the recording ends, and unless the function that is returned has been called by then. For libraries whose objects must be used, such as the result of `tc.emit_pipeline`.
+---@param id string
+---@param ... string
+---@return function
+function tc.promise_documented(id, ...) end
 
 ---A module of PTX text, whoever wrote it. Its declarations are read here; the text is assembled (or loaded by the emulator) at the first launch on a device, and kept.
 ---@param text string
