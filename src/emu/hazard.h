@@ -14,6 +14,7 @@
 #define TCMMA_EMU_HAZARD_H
 
 #include "async.h"
+#include "index.h"
 
 /* ---- clocks -------------------------------------------------------------------- */
 
@@ -142,9 +143,19 @@ void emu_order_waited_generic(struct emu_order *order, uint16_t who, uint32_t ep
 
 void emu_order_release(struct emu_order *order, struct emu_clocks *to);
 void emu_order_acquire(struct emu_order *order, const struct emu_clocks *from);
+
+/* Clocks (clock.c): they grow with the actors that they know of; without memory they stay. */
+void emu_clock_raise(struct emu_clock *clock, uint16_t who, uint32_t epoch);
 void emu_clock_join(struct emu_clock *to, const struct emu_clock *from);
+void emu_clock_clear(struct emu_clock *clock);
+/* What completes raises all but the clocks of tensor maps. */
+void emu_clocks_raise(struct emu_clocks *clocks, uint16_t who, uint32_t epoch);
 void emu_clocks_join(struct emu_clocks *to, const struct emu_clocks *from);
+void emu_clocks_time(struct emu_clocks *to, double time);
 void emu_clocks_free(struct emu_clocks *clocks);
+/* The running phase is complete. */
+void emu_sync_flip(struct emu_sync *sync);
+void emu_sync_free(struct emu_sync *sync);
 
 /* mbarriers: made, about to be used (a report where its init is not ordered), arrived on. */
 void emu_order_barrier_made(struct emu_order *order, const struct emu_mbarrier *barrier);
@@ -177,16 +188,18 @@ void emu_order_cluster_wait(struct emu_order *order);
 
 enum {
 	EMU_MAX_ACCESS = 32, /* bytes of a lane */
-	EMU_ANY_LANE = 0xff, /* of the warp together */
-	EMU_MANY_LANES = 0xfe
+	EMU_ANY_LANE = 0xff  /* of the warp together */
 };
 
 struct emu_access {
 	struct emu_order *order;
 	struct emu_moment moment;
-	uint16_t also; /* an actor whose accesses are in order with these */
-	uint8_t kind;  /* enum emu_actor_kind */
-	uint8_t lane;  /* EMU_ANY_LANE: of the warp */
+	uint16_t also;       /* an actor whose accesses are in order with these */
+	uint8_t kind;        /* enum emu_actor_kind */
+	uint8_t lane;        /* EMU_ANY_LANE: of the warp */
+	uint8_t lane_bytes;  /* the bytes belong to lanes from `lane` on, so many to each; 0: to one
+			      */
+	uint32_t same_lanes; /* those of which `same` is true, where there are many */
 	bool write;
 	bool atomic;           /* does not race with its like */
 	bool defined;          /* it reads: bytes that nobody has written are reported */
@@ -211,13 +224,14 @@ void emu_access_shared(struct emu_access *access, struct emu_cta *cta, uint32_t 
 		       uint32_t size);
 /* The 128 bytes of a tensor map that an instruction takes; those of parameters never change. */
 void emu_watch_map(struct emu_warp *warp, int lane, uint64_t address);
-/* For the walks over an operand's 16-byte units: context is a struct emu_watched. */
 struct emu_watched {
 	struct emu_access access;
 	struct emu_cta *cta;
 	uint8_t swizzle; /* 1 + enum emu_swizzle of the descriptor; 0: not compared */
 };
-void emu_watch_unit(void *context, uint32_t address);
+/* The 16-byte units that emu_operand_units visits. */
+void emu_watch_operand(struct emu_watched *watched, const struct emu_smem_descriptor *descriptor,
+		       bool mn_major, int element_bytes, int rows, int k_bytes);
 void emu_access_global(struct emu_access *access, uint64_t address, uint64_t size);
 /* Columns of 16 lanes; bit i of `lanes` is lane 16 * window + i. */
 void emu_access_tmem(struct emu_access *access, struct emu_cta *cta, uint32_t column,
@@ -327,6 +341,7 @@ struct emu_actor {
 	const struct emu_mbarrier *barrier; /* of EMU_ACTOR_BARRIER */
 };
 
+/* Structures of shadow.h. */
 struct emu_cell {
 	uint32_t write_epoch, read_epoch;
 	uint32_t write_site, read_site;
@@ -335,8 +350,8 @@ struct emu_cell {
 	uint8_t write_lane, read_lane;
 	uint8_t write_bytes, read_bytes;   /* of a word */
 	uint8_t write_atomic, read_atomic; /* enum emu_scope */
-	uint32_t more;                     /* further readers: 1 + index, 0: none */
-	uint32_t words; /* the granule is split into words: 1 + index of the first */
+	uint32_t more;                     /* further readers: index, 0: none */
+	uint32_t words; /* the cell is split into words: index of the four, 0: it is not */
 };
 
 struct emu_reader {
@@ -348,17 +363,47 @@ struct emu_reader {
 
 enum {
 	EMU_CELL_BYTES = 16,
-	EMU_PAGE_CELLS = 256,
-	EMU_PAGE_BYTES = EMU_CELL_BYTES * EMU_PAGE_CELLS,
+	EMU_BLOCK_CELLS = 8,
+	EMU_BLOCK_BYTES = EMU_BLOCK_CELLS * EMU_CELL_BYTES,
+	EMU_PAGE_BLOCKS = 32,
+	EMU_PAGE_CELLS = EMU_PAGE_BLOCKS * EMU_BLOCK_CELLS,
+	EMU_PAGE_BYTES = EMU_PAGE_BLOCKS * EMU_BLOCK_BYTES,
 	EMU_TMEM_WINDOW = 16,
 	EMU_TMEM_WINDOWS = EMU_TMEM_LANES / EMU_TMEM_WINDOW
+};
+
+struct emu_words {
+	struct emu_cell of[EMU_CELL_BYTES / 4];
+};
+
+struct emu_cells {
+	struct emu_cell of[EMU_BLOCK_CELLS];
+};
+
+/* Who touched units of a block, which belong to lanes: byte b to lane + (b >> shift). */
+struct emu_mark {
+	uint32_t units; /* a bit each; 0: it is none */
+	uint32_t epoch, site;
+	uint32_t next; /* of further ones: index, 0: none */
+	uint16_t who;
+	uint8_t atomic; /* enum emu_scope */
+	int8_t lane;    /* -1 with EMU_ONE_LANE: EMU_ANY_LANE */
+	uint8_t shift;
+	bool write;
+};
+
+struct emu_block {
+	struct emu_mark write, read; /* the last ones */
+	uint32_t more;               /* further ones, the last first: index, 0: none */
+	uint32_t valid;              /* units that have been written */
+	uint32_t cells;              /* what there is instead of marks: index, 0: nothing */
 };
 
 struct emu_page {
 	uint64_t number;                  /* address / EMU_PAGE_BYTES */
 	struct emu_between_page *between; /* what all clusters did there; NULL: not looked up */
 	bool saved;                       /* what stood there before the launch is kept */
-	struct emu_cell cells[EMU_PAGE_CELLS];
+	struct emu_block blocks[EMU_PAGE_BLOCKS];
 };
 
 struct emu_barrier_order {
@@ -377,9 +422,9 @@ enum emu_engine {
 
 struct emu_cta_hazards {
 	double engine_free[EMU_ENGINE_COUNT]; /* emulated time */
-	struct emu_cell *cells;               /* of shared memory */
-	uint8_t *swizzles;     /* of the tensor copy that wrote a cell: 1 + its map's */
-	struct emu_cell *tmem; /* column * EMU_TMEM_WINDOWS + window */
+	struct emu_block *blocks;             /* of shared memory */
+	uint8_t *swizzles;      /* of the tensor copy that wrote a cell: 1 + its map's */
+	struct emu_block *tmem; /* column / EMU_BLOCK_CELLS * EMU_TMEM_WINDOWS + window */
 	struct emu_barrier_order **barriers; /* by index */
 	uint32_t barrier_room;
 	struct emu_sync named[EMU_NAMED_BARRIERS];
@@ -396,12 +441,8 @@ struct emu_hazards {
 	uint32_t site_count, site_room;
 	uint32_t *site_table; /* 1 + index */
 	uint32_t site_buckets;
-	struct emu_cell *words;
-	uint32_t word_count, word_room, word_free;
-	struct emu_reader *readers;
-	uint32_t reader_count, reader_room, reader_free;
-	struct emu_page **pages;
-	uint32_t page_count, page_buckets;
+	struct emu_pool marks, cells, words, readers; /* of struct emu_cells, emu_words */
+	struct emu_index pages;                       /* of struct emu_page */
 	struct emu_page *page_hit;
 	struct emu_places *places; /* of shared memory */
 	struct emu_sync barrier;   /* of the cluster */
@@ -419,6 +460,8 @@ static inline uint32_t emu_clock_at(const struct emu_clock *clock, uint16_t who)
 	return who < clock->count ? clock->at[who] : 0;
 }
 
+/* Its number; 0, for which nothing is checked, when there are too many. */
+uint16_t emu_add_actor(struct emu_hazards *hazards, struct emu_actor actor);
 /* The site of the running instruction of the warp. */
 uint32_t emu_site_of(struct emu_order *order);
 /* Cells of [number * EMU_PAGE_BYTES, + EMU_PAGE_BYTES); NULL when there is no memory. */

@@ -2,38 +2,6 @@
 #include "timeline.h"
 #include "mma_run.h"
 
-static const char *swizzle_name(uint8_t one_based)
-{
-	static const char *const names[] = {"no", "32B", "64B", "128B", "128B (32-byte atoms)"};
-
-	return one_based <= sizeof names / sizeof *names ? names[one_based - 1] : "another";
-}
-
-static void swizzles_differ(struct emu_watched *w, uint32_t address, uint8_t written)
-{
-	struct emu_where where = emu_here(w->access.order->warp, -1);
-
-	emu_report_rule(&where, EMU_RULE_SWIZZLE, NULL,
-			"reads shared 0x%x of CTA rank %u with %s swizzle; a tensor copy wrote it "
-			"with %s swizzle",
-			address, w->cta->rank, swizzle_name(w->swizzle), swizzle_name(written));
-	w->swizzle = 0;
-}
-
-void emu_watch_unit(void *context, uint32_t address)
-{
-	struct emu_watched *w = context;
-	uint32_t offset = address - EMU_SHARED_BASE;
-	uint8_t written;
-
-	if (w->swizzle && offset < w->cta->shared_bytes) {
-		written = emu_hazards_of_cta(w->cta)->swizzles[offset / EMU_CELL_BYTES];
-		if (written && written != w->swizzle)
-			swizzles_differ(w, address, written);
-	}
-	emu_access_shared(&w->access, w->cta, offset, 16);
-}
-
 static void watch_shared(const struct emu_mma_run *run, struct emu_access access, bool is_a)
 {
 	const struct emu_mma_request *r = run->request;
@@ -52,9 +20,9 @@ static void watch_shared(const struct emu_mma_run *run, struct emu_access access
 	for (int c = 0; c < run->cta_count; c++) {
 		struct emu_watched w = {access, run->ctas[c], (uint8_t)(1 + descriptor.swizzle)};
 
-		emu_operand_units(&descriptor,
+		emu_watch_operand(&w, &descriptor,
 				  is_a ? run->idesc.transpose_a : run->idesc.transpose_b,
-				  element_bytes, rows, bytes, emu_watch_unit, &w);
+				  element_bytes, rows, bytes);
 	}
 }
 

@@ -1,319 +1,8 @@
-/* Clocks, and the events that carry them from one actor to another. */
+/* What fences, barriers and waits carry from one actor to another. */
 #include "between.h"
 #include "timeline.h"
 
 #include <stdlib.h>
-
-enum {
-	max_actors = 65535
-};
-
-/* ---- clocks -------------------------------------------------------------------- */
-
-static bool reach(struct emu_clock *clock, uint32_t count)
-{
-	uint32_t room = (count + 31) & ~31u;
-	uint32_t *at;
-
-	if (count <= clock->count)
-		return true;
-	at = realloc(clock->at, room * sizeof *at);
-	if (!at)
-		return false;
-	memset(at + clock->count, 0, (room - clock->count) * sizeof *at);
-	clock->at = at;
-	clock->count = room;
-	return true;
-}
-
-static void raise(struct emu_clock *clock, uint16_t who, uint32_t epoch)
-{
-	if (who && reach(clock, who + 1u) && clock->at[who] < epoch)
-		clock->at[who] = epoch;
-}
-
-void emu_clock_join(struct emu_clock *to, const struct emu_clock *from)
-{
-	if (!from->count || !reach(to, from->count))
-		return;
-	for (uint32_t i = 0; i < from->count; i++)
-		to->at[i] = to->at[i] > from->at[i] ? to->at[i] : from->at[i];
-}
-
-static void clear(struct emu_clock *clock)
-{
-	if (clock->count)
-		memset(clock->at, 0, clock->count * sizeof *clock->at);
-}
-
-static void join_time(struct emu_clocks *to, double time)
-{
-	to->time = to->time > time ? to->time : time;
-}
-
-void emu_clocks_join(struct emu_clocks *to, const struct emu_clocks *from)
-{
-	for (int i = 0; i < EMU_CLOCK_COUNT; i++)
-		emu_clock_join(&to->clock[i], &from->clock[i]);
-	emu_known_join(&to->known, from->known);
-	join_time(to, from->time);
-}
-
-static void raise_all(struct emu_clocks *clocks, uint16_t who, uint32_t epoch)
-{
-	for (int i = 0; i < EMU_CLOCK_MAP_RELEASED; i++)
-		raise(&clocks->clock[i], who, epoch);
-}
-
-void emu_clocks_free(struct emu_clocks *clocks)
-{
-	for (int i = 0; i < EMU_CLOCK_COUNT; i++)
-		free(clocks->clock[i].at);
-	emu_known_drop(clocks->known);
-}
-
-/* The running phase is complete. */
-static void flip(struct emu_sync *sync)
-{
-	struct emu_clocks old = sync->done;
-
-	sync->done = sync->running;
-	sync->running = old;
-	for (int i = 0; i < EMU_CLOCK_COUNT; i++)
-		clear(&sync->running.clock[i]);
-	emu_known_drop(sync->running.known);
-	sync->running.known = NULL;
-	sync->running.time = 0;
-}
-
-static void free_sync(struct emu_sync *sync)
-{
-	emu_clocks_free(&sync->running);
-	emu_clocks_free(&sync->done);
-}
-
-/* ---- actors --------------------------------------------------------------------- */
-
-/* Its number; 0, for which nothing is checked, when there are too many. */
-static uint16_t add_actor(struct emu_hazards *h, struct emu_actor actor)
-{
-	if (h->actor_count >= max_actors)
-		return 0;
-	if (h->actor_count == h->actor_room) {
-		uint32_t room = h->actor_room ? 2 * h->actor_room : 64;
-		struct emu_actor *actors = realloc(h->actors, room * sizeof *actors);
-
-		if (!actors)
-			return 0;
-		h->actors = actors;
-		h->actor_room = room;
-	}
-	h->actors[h->actor_count] = actor;
-	return (uint16_t)h->actor_count++;
-}
-
-static uint16_t actor_of(struct emu_order *order, uint16_t *number, enum emu_actor_kind kind,
-			 int lane)
-{
-	if (!*number)
-		*number = add_actor(order->hazards, (struct emu_actor){.kind = (uint8_t)kind,
-								       .lane = (uint8_t)lane,
-								       .order = order});
-	return *number;
-}
-
-struct emu_moment emu_moment_of(struct emu_order *order, enum emu_actor_kind kind, int lane)
-{
-	struct emu_order *group = order - (order->warp->index & 3);
-
-	switch (kind) {
-	case EMU_ACTOR_MMA:
-		return (struct emu_moment){actor_of(order, &order->mma[lane], kind, lane),
-					   order->mma_issued[lane] + 1};
-	case EMU_ACTOR_WGMMA:
-		return (struct emu_moment){actor_of(group, &group->wgmma, kind, 0), 0};
-	case EMU_ACTOR_BULK_READ:
-		return (struct emu_moment){actor_of(order, &order->bulk_read[lane], kind, lane),
-					   order->bulk_committed[lane] + 1};
-	case EMU_ACTOR_BULK_WRITE:
-		return (struct emu_moment){actor_of(order, &order->bulk_write[lane], kind, lane),
-					   order->bulk_committed[lane] + 1};
-	case EMU_ACTOR_CP_ASYNC:
-		return (struct emu_moment){actor_of(order, &order->copies, kind, 0), 0};
-	case EMU_ACTOR_TMEM_LOAD:
-		return (struct emu_moment){actor_of(order, &order->tmem_load, kind, 0),
-					   order->tmem_loaded + 1};
-	case EMU_ACTOR_TMEM_STORE:
-		return (struct emu_moment){actor_of(order, &order->tmem_store, kind, 0),
-					   order->tmem_stored + 1};
-	default:
-		return (struct emu_moment){
-			order->self,
-			emu_clock_at(&order->now.clock[EMU_CLOCK_GENERIC], order->self)};
-	}
-}
-
-void emu_mma_issued(struct emu_order *order, int lane)
-{
-	order->mma_issued[lane]++;
-}
-
-void emu_bulk_issued(struct emu_order *order, int lane)
-{
-	order->bulk_issued[lane] = order->bulk_committed[lane] + 1;
-	order->bulk_site[lane] = emu_site_of(order);
-}
-
-bool emu_wgmma_seen(struct emu_order *order, uint64_t number)
-{
-	struct emu_order *group = order - (order->warp->index & 3);
-	const struct emu_clock *now = &order->now.clock[EMU_CLOCK_ASYNC_SHARED];
-	struct emu_clock *knew = &group->wgmma_knew;
-	bool seen = group->wgmma_seen == number;
-
-	for (uint32_t i = 0; seen && i < knew->count; i++)
-		seen = knew->at[i] <= emu_clock_at(now, (uint16_t)i);
-	if (seen)
-		return true;
-	clear(knew);
-	emu_clock_join(knew, now);
-	group->wgmma_seen = number;
-	return false;
-}
-
-static void check_exit(const struct emu_order *order, int lane)
-{
-	const struct emu_site *site = &order->hazards->sites[order->bulk_site[lane] - 1];
-	struct emu_where where = {.grid = order->warp->grid,
-				  .ins = site->ins,
-				  .function = site->function,
-				  .warp = order->warp->index,
-				  .lane = lane};
-
-	memcpy(where.cta, site->cta, sizeof where.cta);
-	if (emu_clock_at(&order->now.clock[EMU_CLOCK_GENERIC], order->bulk_read[lane]) <
-	    order->bulk_issued[lane])
-		emu_report_rule(&where, EMU_RULE_BULK_AT_EXIT, NULL, "issued by lane %d", lane);
-}
-
-void emu_hazards_cta_exit(const struct emu_cta *cta)
-{
-	if (cta->cluster->hazards->timeline)
-		emu_timeline_cta_exit(cta);
-	for (uint32_t w = 0; w < cta->warp_count; w++)
-		for (int lane = 0; lane < EMU_LANES; lane++)
-			if (cta->warps[w]->order->bulk_site[lane])
-				check_exit(cta->warps[w]->order, lane);
-}
-
-/* ---- the state of a cluster ----------------------------------------------------------- */
-
-static bool init_cta(struct emu_cta_hazards *h, const struct emu_cta *cta)
-{
-	size_t cells = (cta->shared_bytes + EMU_CELL_BYTES - 1) / EMU_CELL_BYTES + 1;
-
-	h->cells = calloc(cells, sizeof *h->cells);
-	h->swizzles = calloc(cells, sizeof *h->swizzles);
-	return h->cells && h->swizzles;
-}
-
-static bool init_order(struct emu_hazards *h, struct emu_warp *warp, struct emu_order *order)
-{
-	order->warp = warp;
-	order->hazards = h;
-	order->self = add_actor(h, (struct emu_actor){.kind = EMU_ACTOR_WARP, .order = order});
-	warp->order = order;
-	raise(&order->now.clock[EMU_CLOCK_GENERIC], order->self, 1);
-	return order->self && order->now.clock[EMU_CLOCK_GENERIC].count;
-}
-
-bool emu_hazards_init(struct emu_cluster *cluster)
-{
-	struct emu_hazards *h = calloc(1, sizeof *h);
-	uint32_t warps = cluster->grid->warp_count;
-
-	cluster->hazards = h;
-	if (!h)
-		return false;
-	h->cluster = cluster;
-	h->timeline = cluster->grid->launch->trace;
-	h->order_count = warps * (uint32_t)cluster->cta_count;
-	/* The group of a warp begins at a multiple of four in its CTA. */
-	h->orders = calloc(h->order_count, sizeof *h->orders);
-	h->ctas = calloc((size_t)cluster->cta_count, sizeof *h->ctas);
-	h->places = emu_places_new();
-	add_actor(h, (struct emu_actor){.kind = EMU_ACTOR_NONE});
-	if (!h->orders || !h->ctas || !h->places || !h->actor_count)
-		return false;
-	for (int c = 0; c < cluster->cta_count; c++) {
-		if (!init_cta(&h->ctas[c], cluster->ctas[c]))
-			return false;
-		for (uint32_t w = 0; w < warps; w++)
-			if (!init_order(h, cluster->ctas[c]->warps[w],
-					&h->orders[(uint32_t)c * warps + w]))
-				return false;
-	}
-	return true;
-}
-
-static void free_order(struct emu_order *order)
-{
-	emu_clocks_free(&order->now);
-	emu_clocks_free(&order->missed);
-	for (int s = 0; s < EMU_SCOPE_COUNT; s++) {
-		emu_clocks_free(&order->fenced[s]);
-		emu_clocks_free(&order->observed[s]);
-	}
-	free(order->before.at);
-	free(order->wgmma_knew.at);
-	free(order->after.at);
-	emu_pending_free(order->pending);
-	emu_taint_free(order->taint);
-}
-
-static void free_cta(struct emu_cta_hazards *h)
-{
-	free(h->cells);
-	free(h->swizzles);
-	free(h->tmem);
-	for (uint32_t i = 0; i < h->barrier_room; i++)
-		if (h->barriers[i]) {
-			free_sync(&h->barriers[i]->sync);
-			free(h->barriers[i]);
-		}
-	free(h->barriers);
-	for (int i = 0; i < EMU_NAMED_BARRIERS; i++)
-		free_sync(&h->named[i]);
-}
-
-void emu_hazards_free(struct emu_cluster *cluster)
-{
-	struct emu_hazards *h = cluster->hazards;
-
-	if (!h)
-		return;
-	if (cluster->grid->between && *emu_between_footprints(cluster->grid->between))
-		cluster->worker->footprint = emu_footprint_take(cluster);
-	emu_between_ends(h);
-	for (uint32_t i = 0; h->orders && i < h->order_count; i++)
-		free_order(&h->orders[i]);
-	for (int c = 0; h->ctas && c < cluster->cta_count; c++)
-		free_cta(&h->ctas[c]);
-	for (uint32_t i = 0; i < h->page_buckets; i++)
-		free(h->pages[i]);
-	emu_places_free(h->places);
-	free_sync(&h->barrier);
-	free(h->orders);
-	free(h->ctas);
-	free(h->actors);
-	free(h->sites);
-	free(h->site_table);
-	free(h->words);
-	free(h->readers);
-	free(h->pages);
-	free(h);
-	cluster->hazards = NULL;
-}
 
 /* ---- fences ------------------------------------------------------------------------------ */
 
@@ -390,12 +79,12 @@ void emu_order_waited(struct emu_order *order, uint16_t who, uint32_t epoch)
 {
 	if (emu_timeline_on(order))
 		wait_for_actor(order, who, epoch);
-	raise_all(&order->now, who, epoch);
+	emu_clocks_raise(&order->now, who, epoch);
 }
 
 void emu_order_waited_generic(struct emu_order *order, uint16_t who, uint32_t epoch)
 {
-	raise(&order->now.clock[EMU_CLOCK_GENERIC], who, epoch);
+	emu_clock_raise(&order->now.clock[EMU_CLOCK_GENERIC], who, epoch);
 }
 
 /* ---- release and acquire ----------------------------------------------------------------------
@@ -409,7 +98,7 @@ void emu_order_release(struct emu_order *order, struct emu_clocks *to)
 	emu_clock_join(&to->clock[EMU_CLOCK_MAP_RELEASED],
 		       &order->now.clock[EMU_CLOCK_MAP_RELEASED]);
 	emu_known_join(&to->known, order->now.known);
-	join_time(to, order->time);
+	emu_clocks_time(to, order->time);
 	tick(order);
 }
 
@@ -450,7 +139,7 @@ void emu_timeline_lands(const struct emu_mbarrier *barrier, double end)
 	struct emu_barrier_order *b = order_of(barrier);
 
 	if (b)
-		join_time(&b->sync.running, end);
+		emu_clocks_time(&b->sync.running, end);
 }
 
 /* A barrier made anew is another actor: its phases begin again. */
@@ -460,11 +149,11 @@ void emu_order_barrier_made(struct emu_order *order, const struct emu_mbarrier *
 
 	if (!b)
 		return;
-	free_sync(&b->sync);
+	emu_sync_free(&b->sync);
 	memset(b, 0, sizeof *b);
 	b->made = emu_moment_of(order, EMU_ACTOR_WARP, 0);
-	b->actor = add_actor(order->hazards,
-			     (struct emu_actor){.kind = EMU_ACTOR_BARRIER, .barrier = barrier});
+	b->actor = emu_add_actor(order->hazards,
+				 (struct emu_actor){.kind = EMU_ACTOR_BARRIER, .barrier = barrier});
 }
 
 /* fence.mbarrier_init: for all that the warp has initialised. */
@@ -526,7 +215,7 @@ void emu_order_barrier_arrive(struct emu_order *order, const struct emu_mbarrier
 			&b->sync.running,
 			&order->fenced[barrier->cta == order->warp->cta ? EMU_SCOPE_CTA
 									: EMU_SCOPE_CLUSTER]);
-		join_time(&b->sync.running, order->time);
+		emu_clocks_time(&b->sync.running, order->time);
 	}
 }
 
@@ -549,8 +238,8 @@ void emu_order_barrier_phase(const struct emu_mbarrier *barrier, uint64_t phase)
 
 	if (!b)
 		return;
-	flip(&b->sync);
-	raise_all(&b->sync.done, b->actor, (uint32_t)phase);
+	emu_sync_flip(&b->sync);
+	emu_clocks_raise(&b->sync.done, b->actor, (uint32_t)phase);
 }
 
 struct emu_clocks *emu_order_commit(struct emu_order *order, int lane)
@@ -564,7 +253,7 @@ struct emu_clocks *emu_order_commit(struct emu_order *order, int lane)
 	/* A commit has the effect of tcgen05.fence::before_thread_sync. */
 	emu_clock_join(&clocks->clock[EMU_CLOCK_FENCED], &order->now.clock[EMU_CLOCK_FENCED]);
 	emu_known_join(&clocks->known, order->now.known);
-	raise_all(clocks, order->mma[lane], order->mma_issued[lane]);
+	emu_clocks_raise(clocks, order->mma[lane], order->mma_issued[lane]);
 	if (emu_timeline_on(order))
 		clocks->time = emu_timeline_commit(order);
 	tick(order);
@@ -585,7 +274,7 @@ void emu_order_copies_arrive(struct emu_order *order, const struct emu_mbarrier 
 	struct emu_barrier_order *b = order_of(barrier);
 
 	if (b)
-		raise(&b->sync.running.clock[EMU_CLOCK_GENERIC], order->copies, group);
+		emu_clock_raise(&b->sync.running.clock[EMU_CLOCK_GENERIC], order->copies, group);
 }
 
 void emu_order_landed(const struct emu_where *where, const struct emu_mbarrier *barrier,
@@ -615,7 +304,7 @@ void emu_order_named_arrive(struct emu_order *order, int barrier)
 
 void emu_order_named_complete(struct emu_cta *cta, int barrier)
 {
-	flip(named(cta, barrier));
+	emu_sync_flip(named(cta, barrier));
 }
 
 void emu_order_named_wait(struct emu_order *order, int barrier)
@@ -633,7 +322,7 @@ void emu_order_cluster_arrive(struct emu_order *order)
 
 void emu_order_cluster_complete(struct emu_cluster *cluster)
 {
-	flip(&cluster->hazards->barrier);
+	emu_sync_flip(&cluster->hazards->barrier);
 }
 
 void emu_order_cluster_wait(struct emu_order *order)

@@ -1,169 +1,17 @@
 /*
- * Who touched which bytes last: cells of 16 bytes of shared and global memory,
- * split into words where accesses are narrower, and of 16 lanes of a column of
- * tensor memory.  Asynchronous operations enter at issue with the epoch they
- * will complete in, so that what touches their memory meanwhile finds them.
+ * Accesses of shared, global and tensor memory, block by block.  Asynchronous
+ * operations enter at issue with the epoch they will complete in, so that what
+ * touches their memory meanwhile finds them.
  */
 #include "between.h"
+#include "shadow.h"
 
 #include <stdlib.h>
 
 enum {
-	words_in_cell = EMU_CELL_BYTES / 4,
-	whole_cell = 0xffff,
-	whole_word = 0xf
+	unit_bytes = EMU_BLOCK_BYTES / 32,
+	units_in_column = 4
 };
-
-/* ---- pools ------------------------------------------------------------------------ */
-
-static bool grow(void **items, uint32_t *room, uint32_t want, size_t size)
-{
-	uint32_t more = *room ? 2 * *room : 256;
-	void *grown;
-
-	if (want <= *room)
-		return true;
-	grown = realloc(*items, more * size);
-	if (!grown)
-		return false;
-	*items = grown;
-	*room = more;
-	return true;
-}
-
-static void free_readers(struct emu_hazards *h, struct emu_cell *cell)
-{
-	while (cell->more) {
-		struct emu_reader *reader = &h->readers[cell->more - 1];
-		uint32_t next = reader->next;
-
-		reader->next = h->reader_free;
-		h->reader_free = cell->more;
-		cell->more = next;
-	}
-}
-
-/* The reader that stands in the cell moves to its list; false when there is no memory. */
-static bool push_reader(struct emu_hazards *h, struct emu_cell *cell)
-{
-	uint32_t index = h->reader_free;
-
-	if (index) {
-		h->reader_free = h->readers[index - 1].next;
-	} else {
-		if (!grow((void **)&h->readers, &h->reader_room, h->reader_count + 1,
-			  sizeof *h->readers))
-			return false;
-		index = ++h->reader_count;
-	}
-	h->readers[index - 1] = (struct emu_reader){.moment = {cell->read_who, cell->read_epoch},
-						    .site = cell->read_site,
-						    .next = cell->more,
-						    .lane = cell->read_lane,
-						    .bytes = cell->read_bytes,
-						    .atomic = cell->read_atomic};
-	cell->more = index;
-	return true;
-}
-
-/* 1 + index of the first of four words that are as the cell was; 0 without memory. */
-static uint32_t split(struct emu_hazards *h, struct emu_cell *cell)
-{
-	uint32_t first = h->word_free;
-
-	if (first) {
-		h->word_free = h->words[first - 1].words;
-	} else {
-		if (!grow((void **)&h->words, &h->word_room, h->word_count + words_in_cell,
-			  sizeof *h->words))
-			return 0;
-		first = h->word_count + 1;
-		h->word_count += words_in_cell;
-	}
-	for (uint32_t i = 0; i < words_in_cell; i++) {
-		struct emu_cell *word = &h->words[first - 1 + i];
-
-		*word = *cell;
-		word->more = word->words = 0;
-		word->write_bytes = word->read_bytes = whole_word;
-	}
-	/* The list of readers goes with the first word: it stands for the whole cell then. */
-	h->words[first - 1].more = cell->more;
-	cell->more = 0;
-	cell->words = first;
-	return first;
-}
-
-static void unite(struct emu_hazards *h, struct emu_cell *cell)
-{
-	uint32_t first = cell->words;
-
-	for (uint32_t i = 0; i < words_in_cell; i++)
-		free_readers(h, &h->words[first - 1 + i]);
-	h->words[first - 1].words = h->word_free;
-	h->word_free = first;
-	cell->words = 0;
-}
-
-/* ---- sites -------------------------------------------------------------------------- */
-
-static uint32_t site_hash(const struct emu_ins *ins, uint32_t key)
-{
-	uint64_t value = ((uint64_t)(uintptr_t)ins >> 4) * 0x9e3779b97f4a7c15ull + key;
-
-	return (uint32_t)((value * 0xff51afd7ed558ccdull) >> 32);
-}
-
-static bool more_sites(struct emu_hazards *h)
-{
-	uint32_t buckets = h->site_buckets ? 2 * h->site_buckets : 1024;
-	uint32_t *table = calloc(buckets, sizeof *table);
-
-	if (!table)
-		return false;
-	for (uint32_t i = 0; i < h->site_count; i++) {
-		uint32_t at = site_hash(h->sites[i].ins, h->sites[i].key) & (buckets - 1);
-
-		while (table[at])
-			at = (at + 1) & (buckets - 1);
-		table[at] = i + 1;
-	}
-	free(h->site_table);
-	h->site_table = table;
-	h->site_buckets = buckets;
-	return true;
-}
-
-/* 1 + index; 0, which names nobody, without memory. */
-uint32_t emu_site_of(struct emu_order *order)
-{
-	struct emu_hazards *h = order->hazards;
-	const struct emu_warp *warp = order->warp;
-	uint32_t at;
-
-	if (2 * h->site_count >= h->site_buckets && !more_sites(h))
-		return 0;
-	at = site_hash(warp->ins, order->self) & (h->site_buckets - 1);
-	for (; h->site_table[at]; at = (at + 1) & (h->site_buckets - 1)) {
-		const struct emu_site *site = &h->sites[h->site_table[at] - 1];
-
-		if (site->ins == warp->ins && site->key == order->self)
-			return h->site_table[at];
-	}
-	if (!grow((void **)&h->sites, &h->site_room, h->site_count + 1, sizeof *h->sites))
-		return 0;
-	struct emu_site *site = &h->sites[h->site_count++];
-
-	*site = (struct emu_site){.ins = warp->ins,
-				  .function = warp->frame ? warp->frame->function : NULL,
-				  .warp = warp->index,
-				  .key = order->self};
-	memcpy(site->cta, warp->cta->id, sizeof site->cta);
-	h->site_table[at] = h->site_count;
-	return h->site_count;
-}
-
-/* ---- one cell ------------------------------------------------------------------------- */
 
 static const struct emu_clock *clock_of(const struct emu_access *a, enum emu_space space)
 {
@@ -178,401 +26,249 @@ static const struct emu_clock *clock_of(const struct emu_access *a, enum emu_spa
 	return &clocks[space == EMU_GLOBAL ? EMU_CLOCK_ASYNC_GLOBAL : EMU_CLOCK_ASYNC_SHARED];
 }
 
-struct check {
-	struct emu_access *access;
-	struct emu_hazards *hazards;
-	const struct emu_clock *writes, *reads; /* that earlier ones must be covered by */
-	const struct emu_clock *fenced;         /* tensor memory: the same by the letter */
-	struct emu_spot spot;
-};
-
-/* Of the CTA that an actor belongs to; NULL for a barrier. */
-static const struct emu_cta *cta_of(const struct emu_hazards *h, uint16_t who)
+struct emu_check emu_check_begin(struct emu_access *access, enum emu_space space)
 {
-	return h->actors[who].order ? h->actors[who].order->warp->cta : NULL;
-}
-
-/* Atomic accesses whose scopes hold both sides do not race. */
-static inline bool both_atomic(const struct check *c, uint8_t scope, uint16_t who)
-{
-	const struct emu_access *a = c->access;
-
-	if (!scope || !a->atomic)
-		return false;
-	return (scope > EMU_SCOPE_CTA && a->scope > EMU_SCOPE_CTA) ||
-	       cta_of(c->hazards, who) == a->order->warp->cta;
-}
-
-static void race_with_write(struct check *c, const struct emu_cell *cell)
-{
-	struct emu_earlier earlier = {{cell->write_who, cell->write_epoch},
-				      cell->write_site,
-				      cell->write_lane,
-				      true,
-				      cell->write_atomic};
-
-	emu_report_race(c->access, &earlier, &c->spot);
-}
-
-static void race_with_read(struct check *c, struct emu_moment moment, uint32_t site, uint8_t lane,
-			   bool atomic)
-{
-	struct emu_earlier earlier = {moment, site, lane, false, atomic};
-
-	emu_report_race(c->access, &earlier, &c->spot);
-}
-
-/* Lanes of one warp that have not met; the same instruction may write one place twice. */
-static inline bool lanes_race(const struct emu_access *a, uint32_t epoch, uint8_t lane,
-			      uint32_t site)
-{
-	return a->kind == EMU_ACTOR_WARP && epoch == a->moment.epoch && lane != a->lane &&
-	       site != a->site && lane != EMU_ANY_LANE && a->lane != EMU_ANY_LANE;
-}
-
-static inline bool unordered(const struct check *c, const struct emu_clock *clock, uint16_t who,
-			     uint32_t epoch, uint8_t lane, uint32_t site)
-{
-	const struct emu_access *a = c->access;
-
-	if (who == a->moment.who && a->in_order)
-		return lanes_race(a, epoch, lane, site);
-	if (emu_clock_at(clock, who) < epoch)
-		return who != a->also;
-	return c->fenced && emu_clock_at(c->fenced, who) < epoch && who != a->also;
-}
-
-static void check_readers(struct check *c, const struct emu_cell *cell, uint8_t bytes)
-{
-	const struct emu_hazards *h = c->hazards;
-	uint32_t next;
-
-	for (uint32_t i = cell->more; i; i = next) {
-		const struct emu_reader *r = &h->readers[i - 1];
-
-		next = r->next;
-		if (r->bytes & bytes && !both_atomic(c, r->atomic, r->moment.who) &&
-		    unordered(c, c->reads, r->moment.who, r->moment.epoch, r->lane, r->site))
-			race_with_read(c, r->moment, r->site, r->lane, r->atomic);
-	}
-}
-
-static inline uint8_t atomic_scope(const struct emu_access *a)
-{
-	return a->atomic ? a->scope : EMU_SCOPE_NONE;
-}
-
-static void note_read(struct check *c, struct emu_cell *cell, uint8_t bytes)
-{
-	const struct emu_access *a = c->access;
-
-	/* A reader that is ordered before this one need not be remembered. */
-	if (cell->read_who &&
-	    (cell->read_who != a->moment.who ||
-	     lanes_race(a, cell->read_epoch, cell->read_lane, 0)) &&
-	    emu_clock_at(c->reads, cell->read_who) < cell->read_epoch) {
-		if (cell->read_who == a->moment.who) {
-			cell->read_lane = EMU_MANY_LANES;
-			cell->read_bytes |= bytes;
-			return;
-		}
-		for (uint32_t i = cell->more; i; i = c->hazards->readers[i - 1].next) {
-			struct emu_reader *r = &c->hazards->readers[i - 1];
-
-			if (r->moment.who == a->moment.who) {
-				r->moment.epoch = a->moment.epoch;
-				r->site = a->site;
-				r->lane = a->lane;
-				r->bytes |= bytes;
-				if (r->atomic > atomic_scope(a))
-					r->atomic = atomic_scope(a);
-				return;
-			}
-		}
-		if (!push_reader(c->hazards, cell))
-			return;
-	}
-	cell->read_who = a->moment.who;
-	cell->read_epoch = a->moment.epoch;
-	cell->read_site = a->site;
-	cell->read_lane = a->lane;
-	cell->read_bytes = bytes;
-	cell->read_atomic = atomic_scope(a);
-}
-
-/* What an ordered queue touched last, it touches again: most cells of a matrix multiplication. */
-static inline bool touch_again(const struct emu_access *a, struct emu_cell *cell)
-{
-	if (!a->in_order || a->kind == EMU_ACTOR_WARP || cell->more || cell->words)
-		return false;
-	if (a->write && cell->write_who == a->moment.who && !cell->read_who) {
-		cell->write_epoch = a->moment.epoch;
-		cell->write_site = a->site;
-		return true;
-	}
-	return false;
-}
-
-/* Most cells of a tile have one writer. */
-static inline bool ordered_before(const struct emu_access *a, const struct emu_cell *cell)
-{
-	return cell->write_who == a->ordered_who && cell->write_epoch <= a->ordered_epoch;
-}
-
-static void check_write(struct check *c, struct emu_cell *cell)
-{
-	struct emu_access *a = c->access;
-
-	if (both_atomic(c, cell->write_atomic, cell->write_who) ||
-	    (a->same && c->hazards->actors[cell->write_who].kind == EMU_ACTOR_WARP))
-		return;
-	if (unordered(c, c->writes, cell->write_who, cell->write_epoch, cell->write_lane,
-		      cell->write_site)) {
-		race_with_write(c, cell);
-	} else if (cell->write_who != a->moment.who && cell->write_who != a->also) {
-		a->ordered_who = cell->write_who;
-		a->ordered_epoch = cell->write_epoch;
-	}
-}
-
-static void check_cell(struct check *c, struct emu_cell *cell, uint8_t bytes)
-{
-	struct emu_access *a = c->access;
-
-	if (bytes == whole_word && cell->write_bytes == whole_word && touch_again(a, cell))
-		return;
-	if (cell->write_who && cell->write_bytes & bytes && !ordered_before(a, cell))
-		check_write(c, cell);
-	if (!a->write) {
-		note_read(c, cell, bytes);
-		return;
-	}
-	if (cell->read_who) {
-		if (cell->read_bytes & bytes &&
-		    !both_atomic(c, cell->read_atomic, cell->read_who) &&
-		    unordered(c, c->reads, cell->read_who, cell->read_epoch, cell->read_lane,
-			      cell->read_site))
-			race_with_read(c, (struct emu_moment){cell->read_who, cell->read_epoch},
-				       cell->read_site, cell->read_lane, cell->read_atomic);
-		if (cell->more) {
-			check_readers(c, cell, bytes);
-			free_readers(c->hazards, cell);
-		}
-		cell->read_who = 0;
-	}
-	cell->write_who = a->moment.who;
-	cell->write_epoch = a->moment.epoch;
-	cell->write_site = a->site;
-	cell->write_lane = a->lane;
-	cell->write_bytes = bytes;
-	cell->write_atomic = atomic_scope(a);
-}
-
-/* ---- bytes ------------------------------------------------------------------------------ */
-
-static void check_words(struct check *c, struct emu_cell *cell, uint32_t first, uint32_t size)
-{
-	uint32_t words = cell->words ? cell->words : split(c->hazards, cell);
-
-	for (uint32_t i = first / 4; words && i <= (first + size - 1) / 4; i++) {
-		uint32_t from = first > 4 * i ? first - 4 * i : 0;
-		uint32_t to = first + size < 4 * i + 4 ? first + size - 4 * i : 4;
-
-		check_cell(c, &c->hazards->words[words - 1 + i],
-			   (uint8_t)((1u << to) - (1u << from)));
-	}
-}
-
-/* Bytes [first, first + size) of one cell. */
-static void check_bytes(struct check *c, struct emu_cell *cell, uint32_t first, uint32_t size)
-{
-	uint16_t bytes = (uint16_t)((1u << (first + size)) - (1u << first));
-
-	if (c->access->defined && (cell->valid & bytes) != bytes)
-		emu_report_undefined(c->access, &c->spot);
-	if (c->access->write)
-		cell->valid |= bytes;
-	if (size == EMU_CELL_BYTES && !cell->words) {
-		check_cell(c, cell, whole_word);
-		return;
-	}
-	check_words(c, cell, first, size);
-	if (size == EMU_CELL_BYTES && c->access->write && cell->words) {
-		struct emu_cell now = c->hazards->words[cell->words - 1];
-
-		now.valid = cell->valid;
-		now.more = 0;
-		unite(c->hazards, cell);
-		now.words = 0;
-		*cell = now;
-	}
-}
-
-static struct check begin(struct emu_access *access, enum emu_space space)
-{
-	struct check c = {.access = access, .hazards = access->order->hazards};
+	const struct emu_clock *clocks = access->order->now.clock;
+	struct emu_check c = {.access = access,
+			      .hazards = access->order->hazards,
+			      .lane = (int8_t)access->lane,
+			      .shift = EMU_ONE_LANE};
 
 	c.writes = clock_of(access, space);
-	c.reads =
-		&access->order->now.clock[space == EMU_REG ? EMU_CLOCK_TENSOR : EMU_CLOCK_GENERIC];
+	c.reads = &clocks[space == EMU_REG ? EMU_CLOCK_TENSOR : EMU_CLOCK_GENERIC];
 	if (space == EMU_REG)
-		c.fenced = &access->order->now.clock[EMU_CLOCK_FENCED];
+		c.fenced = &clocks[EMU_CLOCK_FENCED];
 	c.spot.space = space;
 	return c;
 }
 
+/* ---- bytes of a block ------------------------------------------------------------------ */
+
+/* What an access touches of one block. */
+struct part {
+	uint64_t address;     /* or the offset in shared memory */
+	uint32_t first, size; /* bytes of the block */
+	uint64_t behind;      /* bytes of the access before it */
+};
+
+static void cells_of_lane(struct emu_check *c, struct emu_cell *cells, uint64_t address,
+			  uint32_t first, uint32_t size)
+{
+	for (uint32_t end = first + size, bytes; first < end; first += bytes) {
+		uint32_t within = first % EMU_CELL_BYTES;
+
+		bytes = EMU_CELL_BYTES - within < end - first ? EMU_CELL_BYTES - within
+							      : end - first;
+		c->spot.address = address;
+		c->spot.size = bytes;
+		emu_cell_bytes(c, &cells[first / EMU_CELL_BYTES], within, bytes);
+		address += bytes;
+	}
+}
+
+/* Lane by lane, since lanes lie within blocks. */
+static void cells_of(struct emu_check *c, struct emu_cell *cells, const struct part *part)
+{
+	struct emu_access *a = c->access;
+	uint8_t lane = a->lane;
+	bool same = a->same;
+
+	if (!a->lane_bytes) {
+		cells_of_lane(c, cells, part->address, part->first, part->size);
+		return;
+	}
+	for (uint32_t i = 0; i < part->size; i += a->lane_bytes) {
+		a->lane = (uint8_t)(lane + (part->behind + i) / a->lane_bytes);
+		a->same = a->same_lanes >> a->lane & 1;
+		cells_of_lane(c, cells, part->address + i, part->first + i, a->lane_bytes);
+	}
+	a->lane = lane;
+	a->same = same;
+}
+
+static inline void touch(struct emu_check *c, struct emu_block *block, const struct part *part)
+{
+	const struct emu_access *a = c->access;
+	struct emu_cell *cells;
+	uint32_t units = UINT32_MAX;
+
+	if (part->size < EMU_BLOCK_BYTES)
+		units = ((1u << part->size / unit_bytes) - 1) << part->first / unit_bytes;
+	if (a->lane_bytes)
+		c->lane = (int8_t)(a->lane +
+				   (int)((int64_t)(part->behind - part->first) >> c->shift));
+	if (!((part->first | part->size) % unit_bytes) && emu_block_touch(c, block, units))
+		return;
+	cells = emu_block_cells(c->hazards, block);
+	if (!cells)
+		return;
+	cells_of(c, cells, part);
+	if (a->write && part->size == EMU_BLOCK_BYTES)
+		emu_block_written(c, block);
+}
+
+/* The part of the block at `address`; `left` bytes of the access are still to be touched. */
+static inline struct part part_at(uint64_t address, uint64_t left, uint64_t behind)
+{
+	uint32_t first = address % EMU_BLOCK_BYTES, size = EMU_BLOCK_BYTES - first;
+
+	return (struct part){address, first, size < left ? size : (uint32_t)left, behind};
+}
+
+/* ---- shared memory ------------------------------------------------------------------------- */
+
 void emu_access_shared(struct emu_access *access, struct emu_cta *cta, uint32_t offset,
 		       uint32_t size)
 {
-	struct check c = begin(access, EMU_SHARED);
-	struct emu_cell *cells = emu_hazards_of_cta(cta)->cells;
-	uint8_t *swizzles = emu_hazards_of_cta(cta)->swizzles;
+	struct emu_cta_hazards *h = emu_hazards_of_cta(cta);
+	struct emu_check c = emu_check_begin(access, EMU_SHARED);
 	uint32_t end = offset + size;
 
-	if (!access->moment.who || end > cta->shared_bytes || end < offset)
+	if (!access->moment.who || end > cta->shared_bytes || end <= offset)
 		return;
 	c.spot.cta = cta;
-	while (offset < end) {
-		uint32_t first = offset % EMU_CELL_BYTES;
-		uint32_t bytes = EMU_CELL_BYTES - first < end - offset ? EMU_CELL_BYTES - first
-								       : end - offset;
+	if (access->lane_bytes)
+		c.shift = (uint8_t)__builtin_ctz(access->lane_bytes);
+	if (access->write)
+		memset(h->swizzles + offset / EMU_CELL_BYTES, access->swizzle,
+		       (end - 1) / EMU_CELL_BYTES - offset / EMU_CELL_BYTES + 1);
+	for (uint32_t at = offset; at < end;) {
+		struct part part = part_at(at, end - at, at - offset);
 
-		struct emu_cell *cell = &cells[offset / EMU_CELL_BYTES];
-
-		c.spot.address = offset;
-		c.spot.size = bytes;
-		if (access->write)
-			swizzles[offset / EMU_CELL_BYTES] = access->swizzle;
-		if (bytes == EMU_CELL_BYTES && !cell->words &&
-		    (access->write || cell->valid == whole_cell)) {
-			cell->valid = whole_cell;
-			check_cell(&c, cell, whole_word);
-		} else {
-			check_bytes(&c, cell, first, bytes);
-		}
-		offset += bytes;
+		touch(&c, &h->blocks[at / EMU_BLOCK_BYTES], &part);
+		at += part.size;
 	}
 }
 
 /* ---- global memory --------------------------------------------------------------------------- */
 
-static uint32_t page_hash(uint64_t number)
-{
-	return (uint32_t)((number * 0x9e3779b97f4a7c15ull) >> 40);
-}
-
-static bool more_pages(struct emu_hazards *h)
-{
-	uint32_t buckets = h->page_buckets ? 2 * h->page_buckets : 256;
-	struct emu_page **pages = calloc(buckets, sizeof *pages);
-
-	if (!pages)
-		return false;
-	for (uint32_t i = 0; i < h->page_buckets; i++) {
-		uint32_t at;
-
-		if (!h->pages[i])
-			continue;
-		at = page_hash(h->pages[i]->number) & (buckets - 1);
-		while (pages[at])
-			at = (at + 1) & (buckets - 1);
-		pages[at] = h->pages[i];
-	}
-	free(h->pages);
-	h->pages = pages;
-	h->page_buckets = buckets;
-	return true;
-}
-
 struct emu_page *emu_page_of(struct emu_hazards *h, uint64_t number)
 {
-	uint32_t at;
+	struct emu_page *page = h->page_hit;
 
-	if (h->page_hit && h->page_hit->number == number)
-		return h->page_hit;
-	if (2 * h->page_count >= h->page_buckets && !more_pages(h))
-		return NULL;
-	at = page_hash(number) & (h->page_buckets - 1);
-	while (h->pages[at] && h->pages[at]->number != number)
-		at = (at + 1) & (h->page_buckets - 1);
-	if (!h->pages[at]) {
-		h->pages[at] = calloc(1, sizeof **h->pages);
-		if (!h->pages[at])
-			return NULL;
-		h->pages[at]->number = number;
-		h->page_count++;
+	if (page && page->number == number)
+		return page;
+	page = emu_index_at(&h->pages, number, sizeof *page);
+	if (page)
+		h->page_hit = page;
+	return page;
+}
+
+/* Other clusters look at each lane of each cell. */
+static void look(struct emu_between_check *others, struct emu_page *page, const struct part *part)
+{
+	struct emu_access *a = others->access;
+	uint32_t most =
+		a->lane_bytes && a->lane_bytes < EMU_CELL_BYTES ? a->lane_bytes : EMU_CELL_BYTES;
+	uint8_t lane = a->lane;
+	bool same = a->same;
+
+	for (uint32_t i = 0, bytes; i < part->size; i += bytes) {
+		uint64_t address = part->address + i;
+		uint32_t first = address % EMU_CELL_BYTES;
+
+		bytes = EMU_CELL_BYTES - first < most ? EMU_CELL_BYTES - first : most;
+		if (bytes > part->size - i)
+			bytes = part->size - i;
+		if (a->lane_bytes) {
+			a->lane = (uint8_t)(lane + (part->behind + i) / a->lane_bytes);
+			a->same = a->same_lanes >> a->lane & 1;
+		}
+		emu_between_cell(others, page, address, first, bytes);
 	}
-	h->page_hit = h->pages[at];
-	return h->page_hit;
+	a->lane = lane;
+	a->same = same;
 }
 
 void emu_access_global(struct emu_access *access, uint64_t address, uint64_t size)
 {
-	struct check c = begin(access, EMU_GLOBAL);
+	struct emu_check c = emu_check_begin(access, EMU_GLOBAL);
 	struct emu_grid *grid = c.hazards->cluster->grid;
 	struct emu_between *between = grid->between;
 	bool tracing = between && *emu_between_footprints(between), looking;
 	struct emu_between_check others;
-	uint64_t end = address + size;
 
 	if (!access->moment.who)
 		return;
 	looking = between && !tracing && emu_between_begin(&others, access);
 	access->defined = false;
+	if (access->lane_bytes)
+		c.shift = (uint8_t)__builtin_ctz(access->lane_bytes);
 	if (tracing && access->write && access->kind != EMU_ACTOR_WARP)
 		emu_footprint_save(grid, c.hazards, address, size);
-	while (address < end) {
-		uint64_t number = address / (EMU_CELL_BYTES * EMU_PAGE_CELLS);
-		struct emu_page *page = emu_page_of(c.hazards, number);
-		uint32_t first = address % EMU_CELL_BYTES;
-		uint32_t bytes = EMU_CELL_BYTES - first;
-		uint32_t cell = address / EMU_CELL_BYTES % EMU_PAGE_CELLS;
+	for (uint64_t behind = 0; behind < size;) {
+		struct part part = part_at(address + behind, size - behind, behind);
+		struct emu_page *page = emu_page_of(c.hazards, part.address / EMU_PAGE_BYTES);
 
 		if (!page)
 			return;
-		if (bytes > end - address)
-			bytes = (uint32_t)(end - address);
-		c.spot.address = address;
-		c.spot.size = bytes;
-		check_bytes(&c, &page->cells[cell], first, bytes);
+		touch(&c, &page->blocks[part.address / EMU_BLOCK_BYTES % EMU_PAGE_BLOCKS], &part);
 		if (looking)
-			emu_between_cell(&others, page, address, first, bytes);
-		address += bytes;
+			look(&others, page, &part);
+		behind += part.size;
 	}
 }
 
 /* ---- tensor memory ------------------------------------------------------------------------------
  */
 
-static struct emu_cell *tmem_cells(const struct emu_cta *cta)
+static struct emu_block *tmem_blocks(const struct emu_cta *cta)
 {
 	struct emu_cta_hazards *h = emu_hazards_of_cta(cta);
 
 	if (!h->tmem)
-		h->tmem = calloc(EMU_TMEM_COLUMNS * EMU_TMEM_WINDOWS, sizeof *h->tmem);
+		h->tmem = calloc(EMU_TMEM_COLUMNS / EMU_BLOCK_CELLS * EMU_TMEM_WINDOWS,
+				 sizeof *h->tmem);
 	return h->tmem;
+}
+
+static uint32_t columns_mask(uint32_t first, uint32_t columns)
+{
+	uint32_t units = columns * units_in_column;
+
+	return (units < 32 ? (1u << units) - 1 : UINT32_MAX) << first * units_in_column;
+}
+
+static void columns_of(struct emu_check *c, struct emu_cell *cells, uint32_t columns,
+		       uint16_t lanes)
+{
+	for (uint32_t i = 0; i < columns; i++, c->spot.address++) {
+		if (c->access->defined && (cells[i].valid & lanes) != lanes)
+			emu_report_undefined(c->access, &c->spot);
+		if (c->access->write)
+			cells[i].valid |= lanes;
+		emu_cell_check(c, &cells[i], EMU_WHOLE_WORD);
+	}
 }
 
 void emu_access_tmem(struct emu_access *access, struct emu_cta *cta, uint32_t column,
 		     uint32_t columns, uint32_t window, uint16_t lanes)
 {
-	struct check c = begin(access, EMU_REG);
-	struct emu_cell *cells = tmem_cells(cta);
+	struct emu_check c = emu_check_begin(access, EMU_REG);
+	struct emu_block *blocks = tmem_blocks(cta);
 
-	if (!cells || !access->moment.who || window >= EMU_TMEM_WINDOWS ||
+	if (!blocks || !access->moment.who || window >= EMU_TMEM_WINDOWS ||
 	    column + columns > EMU_TMEM_COLUMNS)
 		return;
 	c.spot.cta = cta;
 	c.spot.size = 1;
-	for (uint32_t i = column; i < column + columns; i++) {
-		struct emu_cell *cell = &cells[i * EMU_TMEM_WINDOWS + window];
+	for (uint32_t count; columns; column += count, columns -= count) {
+		uint32_t first = column % EMU_BLOCK_CELLS;
+		struct emu_block *block =
+			&blocks[column / EMU_BLOCK_CELLS * EMU_TMEM_WINDOWS + window];
+		struct emu_cell *cells;
 
-		c.spot.address = (uint64_t)window * EMU_TMEM_WINDOW << 16 | i;
-		if (access->defined && (cell->valid & lanes) != lanes)
-			emu_report_undefined(access, &c.spot);
-		if (access->write)
-			cell->valid |= lanes;
-		check_cell(&c, cell, whole_word);
+		count = EMU_BLOCK_CELLS - first < columns ? EMU_BLOCK_CELLS - first : columns;
+		if (lanes == EMU_WHOLE_CELL &&
+		    emu_block_touch(&c, block, columns_mask(first, count)))
+			continue;
+		cells = emu_block_cells(c.hazards, block);
+		if (!cells)
+			return;
+		c.spot.address = (uint64_t)window * EMU_TMEM_WINDOW << 16 | column;
+		columns_of(&c, cells + first, count, lanes);
+		if (access->write && lanes == EMU_WHOLE_CELL && count == EMU_BLOCK_CELLS)
+			emu_block_written(&c, block);
 	}
 }
 
@@ -580,29 +276,27 @@ void emu_access_tmem_lanes(struct emu_access *access, struct emu_cta *cta, uint3
 			   uint32_t columns, uint32_t lane, uint32_t lanes)
 {
 	for (uint32_t at = lane; at < lane + lanes; at += EMU_TMEM_WINDOW)
-		emu_access_tmem(access, cta, column, columns, at / EMU_TMEM_WINDOW, whole_cell);
+		emu_access_tmem(access, cta, column, columns, at / EMU_TMEM_WINDOW, EMU_WHOLE_CELL);
 }
 
 uint32_t emu_tmem_undefined(const struct emu_cta *cta, uint32_t column, uint32_t lane)
 {
-	const struct emu_cell *cells = tmem_cells(cta);
-	uint32_t window = lane / EMU_TMEM_WINDOW;
+	const struct emu_hazards *h = cta->cluster->hazards;
+	const struct emu_block *block = tmem_blocks(cta);
+	uint32_t window = lane / EMU_TMEM_WINDOW, within = column % EMU_BLOCK_CELLS;
 
-	if (!cells || column >= EMU_TMEM_COLUMNS || window + 1 >= EMU_TMEM_WINDOWS)
+	if (!block || column >= EMU_TMEM_COLUMNS || window + 1 >= EMU_TMEM_WINDOWS)
 		return 0;
-	cells += column * EMU_TMEM_WINDOWS + window;
-	return ~(cells[0].valid | (uint32_t)cells[1].valid << EMU_TMEM_WINDOW);
+	block += column / EMU_BLOCK_CELLS * EMU_TMEM_WINDOWS + window;
+	return ~(emu_block_lanes(h, block, within) | (uint32_t)emu_block_lanes(h, block + 1, within)
+							     << EMU_TMEM_WINDOW);
 }
 
 void emu_access_tmem_fresh(struct emu_cta *cta, uint32_t column, uint32_t columns)
 {
-	struct emu_cell *cells = tmem_cells(cta);
+	struct emu_block *blocks = tmem_blocks(cta);
+	uint32_t end = (column + columns) / EMU_BLOCK_CELLS * EMU_TMEM_WINDOWS;
 
-	if (!cells)
-		return;
-	for (uint32_t i = column * EMU_TMEM_WINDOWS; i < (column + columns) * EMU_TMEM_WINDOWS;
-	     i++) {
-		free_readers(cta->cluster->hazards, &cells[i]);
-		cells[i] = (struct emu_cell){0};
-	}
+	for (uint32_t i = column / EMU_BLOCK_CELLS * EMU_TMEM_WINDOWS; blocks && i < end; i++)
+		emu_block_clear(cta->cluster->hazards, &blocks[i]);
 }

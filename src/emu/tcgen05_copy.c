@@ -164,8 +164,8 @@ static void watch_copy_in(const struct copy_op *op, struct emu_order *order, int
 	uint32_t columns = (uint32_t)units_of(op->form->shape) * 4, column = op->address & 0xffff;
 	uint32_t base = op->address >> 16;
 
-	emu_operand_units(descriptor, false, 1, rows_of(op->form->shape),
-			  units_of(op->form->shape) * 16, emu_watch_unit, &w);
+	emu_watch_operand(&w, descriptor, false, 1, rows_of(op->form->shape),
+			  units_of(op->form->shape) * 16);
 	w.access = emu_access_by(order, EMU_ACTOR_MMA, lane, moment, EMU_WRITE);
 	if (op->form->shape != COPY_4x256b) {
 		emu_access_tmem_lanes(&w.access, cta, column, columns, 0, EMU_TMEM_LANES);

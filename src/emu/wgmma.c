@@ -398,13 +398,13 @@ static void watch(const struct entry *entry, uint64_t number)
 	if (!form->a_in_registers &&
 	    emu_descriptor_wgmma(entry->a_descriptor, &descriptor, &error)) {
 		w.swizzle = (uint8_t)(1 + descriptor.swizzle);
-		emu_operand_units(&descriptor, form->transpose_a, element_bytes(form->a),
-				  group_rows, a_bytes, emu_watch_unit, &w);
+		emu_watch_operand(&w, &descriptor, form->transpose_a, element_bytes(form->a),
+				  group_rows, a_bytes);
 	}
 	if (emu_descriptor_wgmma(entry->b_descriptor, &descriptor, &error)) {
 		w.swizzle = (uint8_t)(1 + descriptor.swizzle);
-		emu_operand_units(&descriptor, form->transpose_b, element_bytes(form->b), form->n,
-				  b_bytes, emu_watch_unit, &w);
+		emu_watch_operand(&w, &descriptor, form->transpose_b, element_bytes(form->b),
+				  form->n, b_bytes);
 	}
 }
 

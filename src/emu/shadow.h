@@ -1,0 +1,70 @@
+/*
+ * Who touched what last: 128 bytes of shared or global memory, or 8 columns of 16
+ * lanes of tensor memory, are a block of 32 units (words; a column is four of
+ * them).  Most blocks are touched in whole units by few: a mark for each says
+ * which units.  A block that needs more has eight cells of its own (16 bytes, or
+ * a column), each of which may have four words.
+ */
+#ifndef TCMMA_EMU_SHADOW_H
+#define TCMMA_EMU_SHADOW_H
+
+#include "hazard.h"
+
+enum {
+	EMU_ONE_LANE = 7, /* `shift` of what one lane, or no lane, touches */
+	EMU_WHOLE_CELL = 0xffff,
+	EMU_WHOLE_WORD = 0xf
+};
+
+struct emu_check {
+	struct emu_access *access;
+	struct emu_hazards *hazards;
+	const struct emu_clock *writes, *reads; /* that earlier ones must be covered by */
+	const struct emu_clock *fenced;         /* tensor memory: the same by the letter */
+	struct emu_spot spot;
+	int8_t lane; /* of the block that is touched: see struct emu_mark */
+	uint8_t shift;
+};
+
+struct emu_check emu_check_begin(struct emu_access *access, enum emu_space space);
+
+static inline uint8_t emu_atomic_scope(const struct emu_access *access)
+{
+	return access->atomic ? access->scope : EMU_SCOPE_NONE;
+}
+
+/* Atomic accesses whose scopes hold both sides do not race. */
+bool emu_both_atomic(const struct emu_check *check, uint8_t scope, uint16_t who);
+
+/* ---- cells (cells.c) ------------------------------------------------------------------ */
+
+/* `bytes` of a word; EMU_WHOLE_WORD of a cell that has no words, or of a column. */
+void emu_cell_check(struct emu_check *check, struct emu_cell *cell, uint8_t bytes);
+/* Bytes [first, first + size) of a cell, of which the spot tells the place. */
+void emu_cell_bytes(struct emu_check *check, struct emu_cell *cell, uint32_t first, uint32_t size);
+/* Its words; NULL without memory. */
+struct emu_cell *emu_cell_split(struct emu_hazards *hazards, struct emu_cell *cell);
+/* What the mark says of a cell or a word; later marks come later. */
+void emu_cell_put(struct emu_hazards *hazards, struct emu_cell *cell, const struct emu_mark *mark,
+		  uint8_t lane, uint8_t bytes);
+/* With its words and readers. */
+void emu_cell_free(struct emu_hazards *hazards, struct emu_cell *cell);
+
+/* ---- blocks (block.c) ------------------------------------------------------------------- */
+
+/* False where nothing has been noted: it may race, or marks cannot hold it. */
+bool emu_block_touch(struct emu_check *check, struct emu_block *block, uint32_t units);
+/* Its eight cells; NULL without memory. */
+struct emu_cell *emu_block_cells(struct emu_hazards *hazards, struct emu_block *block);
+/* All of it has been written: no cells any more. */
+void emu_block_written(struct emu_check *check, struct emu_block *block);
+/* Nobody has touched it. */
+void emu_block_clear(struct emu_hazards *hazards, struct emu_block *block);
+/* Bytes that have been written and read, a bit each. */
+void emu_block_touched(const struct emu_hazards *hazards, const struct emu_block *block,
+		       uint64_t written[2], uint64_t read[2]);
+/* Lanes of column `column` of a block of tensor memory that have been written. */
+uint16_t emu_block_lanes(const struct emu_hazards *hazards, const struct emu_block *block,
+			 uint32_t column);
+
+#endif
