@@ -428,35 +428,73 @@ end:]])
       "expect_tx 2048", "complete_tx 1024")
   end)
 
+  -- Loads `bytes` of the box at {0, 0} by a copy of the map that `replace` has changed.
+  local function replaced(replace, bytes, target)
+    return entry(".param .align 64 .b8 map[128], .param .u64 out", ([[
+ ld.param.u64 %%rd1, [out];
+ mov.b64 %%rd0, map;
+ cvta.param.u64 %%rd0, %%rd0;
+ mad.wide.u32 %%rd2, %%r0, 4, %%rd0;
+ ld.u32 %%r3, [%%rd2];
+ mad.lo.u32 %%r4, %%r0, 4, %%r1;
+ st.shared.u32 [%%r4+16384], %%r3;
+ bar.warp.sync 0xffffffff;
+ @!%%p0 bra end;
+ add.u32 %%r5, %%r1, 16384;
+ tensormap.replace.tile.%s;
+ cvt.u64.u32 %%rd3, %%r5;
+ cvta.shared.u64 %%rd3, %%rd3;
+ mbarrier.init.shared::cta.b64 [%%r2], 1;
+ mbarrier.arrive.expect_tx.shared::cta.b64 _, [%%r2], %d;
+ cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%%r1], [%%rd3, {0, 0}], [%%r2];
+%s
+ cp.async.bulk.global.shared::cta.bulk_group [%%rd1], [%%r1], %d;
+ cp.async.bulk.commit_group;
+ cp.async.bulk.wait_group 0;
+end:]]):format(replace, bytes, LOADED, bytes), { target = target })
+  end
+
   it("reads a map that tensormap.replace changed", function()
     local source = words(64 * 64):reshape { 64, 64 }
     local out = tc.zeros({ 512 }, tc.u16)
     local map = tc.tensormap(source, { box = { 32, 8 } })
-    local text = entry(".param .align 64 .b8 map[128], .param .u64 out", [[
- ld.param.u64 %rd1, [out];
- mov.b64 %rd0, map;
- cvta.param.u64 %rd0, %rd0;
- mad.wide.u32 %rd2, %r0, 4, %rd0;
- ld.u32 %r3, [%rd2];
- mad.lo.u32 %r4, %r0, 4, %r1;
- st.shared.u32 [%r4+16384], %r3;
- bar.warp.sync 0xffffffff;
- @!%p0 bra end;
- add.u32 %r5, %r1, 16384;
- tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r5], 1, 16;
- cvt.u64.u32 %rd3, %r5;
- cvta.shared.u64 %rd3, %rd3;
- mbarrier.init.shared::cta.b64 [%r2], 1;
- mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 1024;
- cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd3, {0, 0}], [%r2];
-]] .. LOADED .. [[
-
- cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 1024;
- cp.async.bulk.commit_group;
- cp.async.bulk.wait_group 0;
-end:]])
-    good(run(text, { map, out }))
+    good(run(replaced("box_dim.shared::cta.b1024.b32 [%r5], 1, 16", 1024), { map, out }))
     assert.equal(15 * 64 + 32, out:get(511))
+  end)
+
+  it("swizzles rows of 96 bytes on sm_103a: the two units of each 32 bytes change places in odd lines", function()
+    local source = words(32 * 104):reshape { 32, 104 }
+    local out = tc.zeros({ 32 * 96 }, tc.u8)
+    local map = tc.tensormap(source, { box = { 48, 32 } })
+    local mode = "swizzle_mode.shared::cta.b1024.b32 [%r5], 4"
+    good(run(replaced(mode, 32 * 96, "sm_103a"), { map, out }))
+    local got = out:totable()
+    for row = 0, 31 do
+      for column = 0, 47 do
+        local at = row * 96 + 2 * column
+        if at // 128 % 2 == 1 then at = at // 32 * 32 + (at + 16) % 32 end
+        assert.equal(row * 104 + column + 1, got[at + 1] | got[at + 2] << 8)
+      end
+    end
+    fault(run(replaced(mode, 2048, "sm_103a"), { tc.tensormap(source, { box = { 64, 16 } }), out }), "tensormap",
+      "a box row of 64 elements of UINT16 is 128 bytes; swizzle 96B allows 96")
+    assert.error_matches(function() run(replaced(mode, 2048, "sm_100a"), { map, out }) end,
+      "swizzle mode 4 exists on sm_103a alone")
+  end)
+
+  it("refuses maps that only Blackwell has on sm_90a, whatever made them", function()
+    local source = words(64 * 64):reshape { 64, 64 }
+    local out = tc.zeros({ 512 }, tc.u16)
+    local function refuses(options, message)
+      local text = load_text(2, { 0, 0 }, 1024):gsub("%.target sm_100a", ".target sm_90a")
+      assert.error_matches(function() run(text, { tc.tensormap(source, options), out }) end, message)
+    end
+    refuses({ box = { 64, 8 }, swizzle = "128B_atom_64B" },
+      "swizzle 128B_ATOM_64B needs sm_100 or later; sm_90 has NONE, 32B, 64B and 128B")
+    refuses({ dtype = "16u4_align8b", dims = { 128, 64 }, box = { 128, 8 } },
+      "type 16U4_ALIGN8B needs sm_100 or later; sm_90 has UINT8 to TFLOAT32_FTZ")
+    refuses({ dims = { 64, 8, 8 }, im2col = { lower = { 0 }, upper = { 0 }, channels = 64, pixels = 8, mode = "w" } },
+      "im2col along the width alone needs sm_100 or later; sm_90 has im2col")
   end)
 end)
 

@@ -218,7 +218,8 @@ static bool converted_new(struct converted *c, const struct launch *l)
 	return c->params && c->sizes && c->maps && c->symbols && c->lines;
 }
 
-static bool encode(const struct tensormap *m, uint8_t out[128], int number, struct err *e)
+static bool encode(const struct tensormap *m, int target, uint8_t out[128], int number,
+		   struct err *e)
 {
 	struct emu_error why = {0};
 	struct emu_tensormap map = {.type = m->type,
@@ -238,12 +239,13 @@ static bool encode(const struct tensormap *m, uint8_t out[128], int number, stru
 	memcpy(map.element_strides, m->element_strides, sizeof map.element_strides);
 	memcpy(map.lower, m->lower, sizeof map.lower);
 	memcpy(map.upper, m->upper, sizeof map.upper);
-	return emu_tensormap_encode(&map, out, &why) ||
+	return emu_tensormap_encode(&map, target, out, &why) ||
 	       tc_dev_fail(e, ERR_USER, NULL, "tensor map of parameter %d: %s", number + 1,
 			   why.text);
 }
 
-static bool convert(struct converted *c, const struct launch *l, struct err *e)
+static bool convert(struct converted *c, const struct emu_module *m, const struct launch *l,
+		    struct err *e)
 {
 	if (!converted_new(c, l))
 		return tc_dev_fail(e, ERR_MEMORY, NULL, "out of memory for the launch of '%s'",
@@ -252,7 +254,7 @@ static bool convert(struct converted *c, const struct launch *l, struct err *e)
 		const struct launch_param *p = &l->params[i];
 		c->params[i] = p->is_tensormap ? c->maps[i] : p->large ? p->large : p->bytes;
 		c->sizes[i] = p->is_tensormap ? sizeof c->maps[i] : p->size;
-		if (p->is_tensormap && !encode(&p->map, c->maps[i], i, e))
+		if (p->is_tensormap && !encode(&p->map, emu_module_target(m), c->maps[i], i, e))
 			return false;
 	}
 	for (int i = 0; i < l->symbol_count; i++)
@@ -352,7 +354,7 @@ static bool launch(struct device *d, const struct launch *l, const struct run_op
 
 	if (!m)
 		return false;
-	bool ok = convert(&c, l, e);
+	bool ok = convert(&c, m, l, e);
 	if (ok) {
 		struct emu_launch run = {.kernel = l->entry,
 					 .dynamic_smem = l->smem,

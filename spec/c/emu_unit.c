@@ -132,13 +132,38 @@ static struct emu_tensormap matrix(int type, uint64_t columns, uint64_t rows, ui
 	};
 }
 
-static void refused(struct emu_tensormap map, const char *words)
+static void refused_on(int target, struct emu_tensormap map, const char *words)
 {
 	struct emu_error error = {{0}, 0};
 	uint8_t bytes[128];
 
-	check(!emu_tensormap_encode(&map, bytes, &error) && strstr(error.text, words),
+	check(!emu_tensormap_encode(&map, target, bytes, &error) && strstr(error.text, words),
 	      "expected \"%s\", got \"%s\"", words, error.text);
+}
+
+static void refused(struct emu_tensormap map, const char *words)
+{
+	refused_on(100, map, words);
+}
+
+static void test_map_targets(void)
+{
+	static const int packed[] = {EMU_TM_16U4_ALIGN8B, EMU_TM_16U4_ALIGN16B,
+				     EMU_TM_16U6_ALIGN16B};
+	struct emu_tensormap map = matrix(EMU_TM_F16, 256, 256, 512, 64, 128, 3);
+	struct emu_error error = {{0}, 0};
+	uint8_t bytes[128];
+
+	for (map.swizzle = 4; map.swizzle <= 6; map.swizzle++) {
+		refused_on(90, map, "swizzle 128B_ATOM_");
+		check(emu_tensormap_encode(&map, 100, bytes, &error),
+		      "sm_100 has atoms of swizzles");
+	}
+	for (int i = 0; i < 3; i++) {
+		map = matrix(packed[i], 256, 256, 512, 128, 64, 0);
+		refused_on(90, map, "needs sm_100 or later; sm_90 has UINT8 to TFLOAT32_FTZ");
+		check(emu_tensormap_encode(&map, 100, bytes, &error), "sm_100 has packed types");
+	}
 }
 
 static void test_map_rules(void)
@@ -175,7 +200,7 @@ static void test_map_bytes(void)
 	struct emu_error error;
 	uint8_t bytes[128];
 
-	check(emu_tensormap_encode(&map, bytes, &error), "a legal map is encoded");
+	check(emu_tensormap_encode(&map, 90, bytes, &error), "a legal map is encoded");
 	check(emu_tensormap_unpack(bytes, &back, &error), "and read back");
 	check(back.type == map.type && back.rank == 2 && back.dims[0] == map.dims[0] &&
 		      back.dims[1] == 77 && back.strides[0] == 512 && back.box[1] == 128 &&
@@ -708,6 +733,7 @@ int main(void)
 {
 	test_numbers();
 	test_map_rules();
+	test_map_targets();
 	test_map_bytes();
 	test_box_clipping();
 	test_box_strides();

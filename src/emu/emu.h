@@ -77,6 +77,7 @@ struct emu_kernel_info {
 	uint32_t register_slots; /* 32-bit slots a lane needs after colouring */
 };
 
+int emu_module_target(const struct emu_module *module); /* 90, 100, ... */
 int emu_module_kernel_count(const struct emu_module *module);
 const struct emu_kernel_info *emu_module_kernel(const struct emu_module *module, int index);
 
@@ -136,8 +137,8 @@ struct emu_tensormap {
 	uint32_t channels, pixels;   /* of a copy */
 };
 
-/* Checks every rule that the driver's encode function has. */
-bool emu_tensormap_encode(const struct emu_tensormap *map, uint8_t out[128],
+/* Checks every rule that the driver's encode function has on a device of `target` (90, 100 ...). */
+bool emu_tensormap_encode(const struct emu_tensormap *map, int target, uint8_t out[128],
 			  struct emu_error *error);
 
 /* ---- launch --------------------------------------------------------------- */

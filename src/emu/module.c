@@ -328,6 +328,11 @@ void emu_module_free(struct emu_module *module)
 	free(module);
 }
 
+int emu_module_target(const struct emu_module *module)
+{
+	return module->sm;
+}
+
 int emu_module_kernel_count(const struct emu_module *module)
 {
 	return module->kernel_count;

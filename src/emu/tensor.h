@@ -11,8 +11,8 @@
 
 /* ---- tensor maps (8.1) ----------------------------------------------------- */
 
-/* Checks the rules and nothing else. */
-bool emu_tensormap_check(const struct emu_tensormap *map, struct emu_error *error);
+/* Checks the rules of a target and nothing else. */
+bool emu_tensormap_check(const struct emu_tensormap *map, int target, struct emu_error *error);
 /* Writes the 128 bytes without checking: tensormap.replace passes through illegal states. */
 void emu_tensormap_pack(const struct emu_tensormap *map, uint8_t out[128]);
 /* False unless the bytes are a map of this emulator, unchanged since they were written. */

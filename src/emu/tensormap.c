@@ -213,11 +213,32 @@ static bool check_pixels(const struct emu_tensormap *map, struct emu_error *erro
 	return true;
 }
 
-bool emu_tensormap_check(const struct emu_tensormap *map, struct emu_error *error)
+/* What devices before those of sm_100 lack. */
+static bool check_target(const struct emu_tensormap *map, int target, struct emu_error *error)
+{
+	if (target >= 100)
+		return true;
+	if (map->type >= EMU_TM_16U4_ALIGN8B)
+		return fail(error, "type %s needs sm_100 or later; sm_%d has UINT8 to TFLOAT32_FTZ",
+			    types[map->type].name, target);
+	if (map->swizzle > 3)
+		return fail(error,
+			    "swizzle %s needs sm_100 or later; sm_%d has NONE, 32B, 64B and 128B",
+			    swizzle_names[map->swizzle], target);
+	if (map->mode > EMU_TM_IM2COL)
+		return fail(error,
+			    "im2col along the width alone needs sm_100 or later; sm_%d has "
+			    "im2col",
+			    target);
+	return true;
+}
+
+bool emu_tensormap_check(const struct emu_tensormap *map, int target, struct emu_error *error)
 {
 	if (map->mode < EMU_TM_TILED || map->mode > EMU_TM_IM2COL_W128)
 		return fail(error, "mode %d; the modes are 0..3", map->mode);
-	return check_modes(map, error) && check_global(map, error) &&
+	return check_modes(map, error) && check_target(map, target, error) &&
+	       check_global(map, error) &&
 	       (map->mode == EMU_TM_TILED ? check_box(map, error) : check_pixels(map, error));
 }
 
@@ -325,12 +346,12 @@ bool emu_tensormap_unpack(const uint8_t in[128], struct emu_tensormap *map, stru
 	return true;
 }
 
-bool emu_tensormap_encode(const struct emu_tensormap *map, uint8_t out[128],
+bool emu_tensormap_encode(const struct emu_tensormap *map, int target, uint8_t out[128],
 			  struct emu_error *error)
 {
 	if (map->swizzle == EMU_TM_SWIZZLE_96) /* tensormap.replace alone can set it */
 		return fail(error, "swizzle %d; the modes are 0..6", map->swizzle);
-	if (!emu_tensormap_check(map, error))
+	if (!emu_tensormap_check(map, target, error))
 		return false;
 	emu_tensormap_pack(map, out);
 	return true;

@@ -71,7 +71,7 @@ static bool read_map(struct emu_warp *warp, const struct emu_ins *ins, int lane,
 	if (!bytes)
 		return false;
 	if (!emu_tensormap_unpack(bytes, &op->map, &error) ||
-	    !emu_tensormap_check(&op->map, &error)) {
+	    !emu_tensormap_check(&op->map, warp->worker->grid->module->sm, &error)) {
 		emu_fault(warp, lane, "tensormap", "%s", error.text);
 		return false;
 	}
