@@ -11,7 +11,7 @@ local function build(M, N, K)
    local steps, entries = K // TK, TK // 2
    assert(M % TM == 0 and N % TN == 0 and K % TK == 0, "M, N and K in whole tiles")
    return tc.kernel {
-      name = "matmul_sparse", target = support.blackwell(),
+      name = "matmul_sparse",
       args = { tc.gmem({ M, K // 2 }, tc.float16), tc.gmem({ M // TM, K // 2 // 64, 128, 64 }, tc.uint2),
          tc.gmem({ K, N }, tc.float16), tc.gmem({ M, N }, tc.float16) },
       grid = { M // TM, N // TN }, grid_names = { "m", "n" },

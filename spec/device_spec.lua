@@ -129,7 +129,8 @@ describe("tc.config", function()
   end)
 
   it("refuses unknown fields and wrong types", function()
-    assert.error_matches(function() return tc.config.cach end, "no field 'cach' %(did you mean 'cache' or 'cache_dir'%?%)")
+    assert.error_matches(function() return tc.config.cach end,
+      "no field 'cach' %(did you mean 'cache' or 'cache_dir'%?%)")
     assert.error_matches(function() tc.config.devise = "x" end, "did you mean 'device'")
     assert.error_matches(function() tc.config.cache = "yes" end, "must be true or false")
     assert.error_matches(function() tc.config.emulator_threads = -1 end, "must be an integer")

@@ -17,6 +17,14 @@ describe("example", function()
          assert.not_matches("WRONG", text)
       end)
    end
+   for _, name in ipairs { "02_matmul_basic", "03_matmul_warp_specialized", "16_matmul_sparse" } do
+      it(name .. " runs on a Hopper device", function()
+         local pipe = assert(io.popen("TCMMA_DEVICE=emulator:sm_90a lua5.4 examples/" .. name .. ".lua 2>&1"))
+         local text = pipe:read "a"
+         assert(pipe:close(), text)
+         assert.matches("on emulator:sm_90a: .*correct", text)
+      end)
+   end
    for _, name in ipairs(names) do
       it(name .. " is correct", function()
          local pipe = assert(io.popen("TCMMA_DEVICE=emulator lua5.4 " .. name .. " 2>&1; echo status=$?"))

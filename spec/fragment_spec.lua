@@ -17,7 +17,8 @@ describe("Fragments", function()
       assert.equal(2, f.rank)
       assert.equal("fragment float32 (128, 64)", tostring(a:load()))
       assert.equal("fragment int32 (8,)", tostring(tc.iota({8}, 0)))
-      assert.matches("^a tcmma.fragment has no field 'size' %(it has: .*, rank, reduce, shape%)$", message(function() return f.size end))
+      assert.matches("^a tcmma.fragment has no field 'size' %(it has: .*, rank, reduce, shape%)$",
+        message(function() return f.size end))
     end)
   end)
 

@@ -101,7 +101,7 @@ describe("the prompt", function()
     assert.matches("^stdin:1: the recording of kernel 'mm' is still open: call its :finish%(%) first", printed[19])
     assert.matches("^kernel 'mm', 7 operations, recorded at the prompt", at "k:finish()")
     assert.matches("^true", at "tc.allclose(C, seen)")
-    assert.equal('kernel "mm", grid (1)', at [[print((k:ops():gsub("\n.*", "")))]])
+    assert.equal('kernel "mm", grid (1), recorded at the prompt', at [[print((k:ops():gsub("\n.*", "")))]])
     assert.equal("true", at "#k:ptx() > 1000")
   end)
 

@@ -78,11 +78,13 @@ describe("tc.kernel and tc.record", function()
   end)
 
   it("writes the Lua line beside every operation", function()
-    with({}, function(k)
-      tc.commit_smem()
-      local line = debug.getinfo(1, "l").currentline - 1
-      assert.matches("commit_smem  %-%- .*record_spec.lua:" .. line, k:ops())
-    end)
+    local k = tc.record {}
+    tc.commit_smem()
+    local line = debug.getinfo(1, "l").currentline - 1
+    assert(load("\n(...).commit_gmem()", "@elsewhere/other.lua"))(tc)
+    assert.matches(('^kernel "kernel", grid %%(1%%), recorded at [^\n]*record_spec%%.lua:%d\n'):format(line - 1), k:ops())
+    assert.matches(("\ncommit_smem  %%-%%- line %d\ncommit_gmem  %%-%%- other%%.lua:2\n$"):format(line), k:ops())
+    k:close()
   end)
 
   it("refuse a table that says nothing sensible", function()

@@ -181,13 +181,6 @@ struct mreg tc_low_lane(struct low *l)
 
 /* ---- ops ------------------------------------------------------------------------------------- */
 
-const char *tc_base_name(const char *file)
-{
-	const char *slash = strrchr(file, '/');
-
-	return slash ? slash + 1 : file;
-}
-
 /* The comment comes with the op's first instruction that stands here. */
 static void comment(struct low *l, const struct op *op)
 {

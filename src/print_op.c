@@ -448,13 +448,23 @@ static void print_nested(struct strbuf *b, struct kern *k, const struct op *o, i
 	}
 }
 
+/* The header names the kernel's own file; at the prompt every line has the number 1. */
+static void print_place(struct strbuf *b, const struct kern *k, struct srcpos pos)
+{
+	if (!pos.file || strcmp(pos.file, TC_PROMPT) == 0)
+		return;
+	if (k->pos.file && strcmp(pos.file, k->pos.file) == 0)
+		tc_printf(b, "  -- line %d", pos.line);
+	else
+		tc_printf(b, "  -- %s:%d", tc_base_name(pos.file), pos.line);
+}
+
 static void print_scope(struct strbuf *b, struct kern *k, const struct scope *s, int depth)
 {
 	for (const struct op *o = s ? s->first : NULL; o; o = o->next) {
 		tc_printf(b, "%*s", 2 * depth, "");
 		tc_print_op(b, k, o);
-		if (o->pos.file)
-			tc_printf(b, "  -- %s:%d", o->pos.file, o->pos.line);
+		print_place(b, k, o->pos);
 		tc_puts(b, "\n");
 		print_nested(b, k, o, depth + 1);
 	}
@@ -511,6 +521,10 @@ void tc_print_ops(struct strbuf *b, struct kern *k)
 	tc_puts(b, "\"");
 	print_axes(b, ", grid", k->grid_rank, k->grid, k->grid_names);
 	print_axes(b, ", cluster", k->cluster_rank, k->cluster, k->cluster_names);
+	if (k->pos.file && strcmp(k->pos.file, TC_PROMPT) == 0)
+		tc_puts(b, ", recorded at the prompt");
+	else if (k->pos.file)
+		tc_printf(b, ", recorded at %s:%d", k->pos.file, k->pos.line);
 	tc_puts(b, "\n");
 	print_objects(b, k);
 	print_scope(b, k, k->root, 0);

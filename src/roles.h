@@ -124,7 +124,6 @@ void tc_emit(struct compilation *c, struct strbuf *out, bool checked);
 void tc_dump_roles(struct strbuf *b, const struct compilation *c);
 void tc_dump_place(struct strbuf *b, const struct compilation *c);
 
-const char *tc_base_name(const char *file); /* without its folders */
 /* A name that PTX takes. */
 const char *tc_ptx_identifier(struct low *l, const char *name);
 /* All grid axes are folded into CUDA's x: more than three, or too long for y or z. */

@@ -228,6 +228,13 @@ void tc_strbuf_free(struct strbuf *b)
 	memset(b, 0, sizeof *b);
 }
 
+const char *tc_base_name(const char *file)
+{
+	const char *slash = strrchr(file, '/');
+
+	return slash ? slash + 1 : file;
+}
+
 /* ---- hash ---------------------------------------------------------------- */
 
 /* FNV-1a over bytes with a final mix (the 64-bit finalizer of MurmurHash3). */

@@ -63,6 +63,7 @@ _Noreturn void tc_fail_internal(struct err *e, const char *fmt, ...)
 /* Runs fn(arg); false when it failed, `e` then holds kind, position and text. */
 bool tc_protect(struct err *e, void (*fn)(void *), void *arg);
 
+const char *tc_base_name(const char *file); /* without its folders */
 uint64_t tc_hash(const void *data, size_t size, uint64_t seed);
 
 /* nearest.c */

@@ -259,7 +259,9 @@ end
 local function check_options(opts)
   for name, value in pairs(opts) do
     local kind = options_known[name]
-    if not kind then fail("unknown option '%s' (%s)", tostring(name), arguments.advice(name, "options", options_known)) end
+    if not kind then
+      fail("unknown option '%s' (%s)", tostring(name), arguments.advice(name, "options", options_known))
+    end
     local ok = kind == "any" or type(value) == kind
     if kind == "array" then ok = arguments.is_array(value) end
     if not ok then
