@@ -263,6 +263,7 @@ build = {
             "src/verify.c",
             "src/verify_barrier.c",
             "src/verify_collective.c",
+            "src/verify_count.c",
             "src/verify_multicast.c",
             "src/verify_schedule.c",
          },

@@ -110,7 +110,7 @@ local function ring(change)
    return function(x)
       local cta, acc = tc.axis_index "x", tc.tmem({ 128, 128 }, tc.f32, { collective = true })
       local a, b = tc.smem({ 2, 128, 64 }, tc.f16), tc.smem({ 2, 64, 64 }, tc.f16)
-      local loaded = tc.barrier { num_arrivals = 2, num_barriers = 2, name = "loaded" }
+      local loaded = tc.barrier { num_arrivals = change.loaded or 2, num_barriers = 2, name = "loaded" }
       local consumed = tc.barrier { num_barriers = 2, orders_tensor_core = true, name = "consumed" }
       local done = tc.barrier { orders_tensor_core = true, name = "done" }
       local freed = tc.barrier { num_barriers = 2, name = "freed" }
@@ -267,6 +267,41 @@ describe("A kernel of two CTAs", function()
          .. "that it has been read.", on "sm_100a", ring { tiles = 3, read = function()
             return tc.barrier { orders_tensor_core = true, name = "read" }
          end })
+   build_refuses("whose leader waits for more arrivals than there are",
+      "This wait never ends: barrier \"loaded\" (line 113) completes after 3 arrival(s), but gets 8 for 4 waits.",
+      on "sm_100a", ring { loaded = 3 })
+   build_refuses("whose leader waits for fewer arrivals than there are",
+      "barrier \"loaded\" (line 113) completes after 1 arrival(s), but gets 8 for 4 waits.", on "sm_100a",
+      ring { loaded = 1 })
+   -- Each CTA has a barrier of its own, on which only the branch of the other one arrives.
+   local function one_sided(num_arrivals, otherwise)
+      return function()
+         local told = tc.barrier { num_arrivals = num_arrivals, name = "told" }
+         local tell, hear = tc.role { name = "tell", warps = 1 }, tc.role { name = "hear", warps = 1 }
+         tell(function()
+            tc.when(tc.axis_index "x":eq(0), function() tc.barrier_arrive(told) end, otherwise and function()
+               tc.barrier_arrive(told)
+               tc.barrier_arrive(told)
+            end)
+         end)
+         hear(function() tc.when(tc.axis_index "x":gt(0), function() tc.barrier_wait(told) end) end)
+      end
+   end
+   local told_at = debug.getinfo(1, "l").currentline - 11
+   build_refuses("that waits where nothing arrives",
+      ("This wait never ends: nothing arrives on barrier \"told\" (line %d)."):format(told_at), on "sm_100a",
+      one_sided(1))
+   build_refuses("that waits where too little arrives",
+      ("This wait never ends: barrier \"told\" (line %d) completes after 3 arrival(s), but gets 2 for 1 wait.")
+         :format(told_at), on "sm_100a", one_sided(3, true))
+   builds("that waits where enough arrives", on "sm_100a", one_sided(2, true))
+   it("is refused with the CTA that it is wrong in", function()
+      local message = helper.message(function()
+         tc.kernel { name = "kernel", target = "sm_100a", cluster = { 2 }, cluster_names = { "x" },
+            body = one_sided(1) }:ptx()
+      end)
+      assert.matches('\n  in the CTA of a cluster with index 1 along "x"', message, 1, true)
+   end)
    build_refuses("is none of Hopper's: its tensor memory",
       "Collective TMEM does not exist on sm_90a: there, tensor memory lies in registers of one CTA.", on "sm_90a",
         function()

@@ -89,6 +89,101 @@ bool tc_val_along(struct kern *k, const struct val *v, unsigned axes)
 	return depends(k, v, axes, tc_arena_alloc(&k->arena, (size_t)k->val_count + 1));
 }
 
+/* s32 arithmetic and predicates of known operands; false: none of those that decide a branch. */
+static bool apply(enum scalar_op op, const int64_t *x, int64_t *value)
+{
+	switch (op) {
+	case SO_ADD:
+		*value = (int32_t)(uint32_t)(x[0] + x[1]);
+		return true;
+	case SO_SUB:
+		*value = (int32_t)(uint32_t)(x[0] - x[1]);
+		return true;
+	case SO_MUL:
+		*value = (int32_t)(uint32_t)(x[0] * x[1]);
+		return true;
+	case SO_FLOORDIV:
+		*value = x[1] ? tc_floor_div(x[0], x[1]) : 0;
+		return x[1] != 0;
+	case SO_MOD:
+		*value = x[1] ? x[0] - tc_floor_div(x[0], x[1]) * x[1] : 0;
+		return x[1] != 0;
+	case SO_AND:
+		*value = x[0] & x[1];
+		return true;
+	case SO_OR:
+		*value = x[0] | x[1];
+		return true;
+	case SO_XOR:
+		*value = x[0] ^ x[1];
+		return true;
+	case SO_LT:
+		*value = x[0] < x[1];
+		return true;
+	case SO_LE:
+		*value = x[0] <= x[1];
+		return true;
+	case SO_GT:
+		*value = x[0] > x[1];
+		return true;
+	case SO_GE:
+		*value = x[0] >= x[1];
+		return true;
+	case SO_EQ:
+		*value = x[0] == x[1];
+		return true;
+	case SO_NE:
+		*value = x[0] != x[1];
+		return true;
+	case SO_LNOT:
+		*value = !x[0];
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Nodes are shared: after `budget` of them the answer is that it is not known. */
+static bool value_at(const struct kern *k, const struct val *v, const int *position, int *budget,
+		     int64_t *value)
+{
+	int64_t x[3] = {0};
+	bool known[3] = {true, true, true};
+
+	if (v->type == VT_F32 || --*budget < 0)
+		return false;
+	if (tc_val_is_const(v, value))
+		return true;
+	if (v->kind == VAL_AXIS && v->axis >= k->grid_rank) {
+		*value = position[v->axis - k->grid_rank];
+		return *value >= 0;
+	}
+	if (v->kind != VAL_EXPR)
+		return false;
+	for (int i = 0; i < 3 && v->arg[i]; i++)
+		known[i] = value_at(k, v->arg[i], position, budget, &x[i]);
+	if (v->op == SO_LAND || v->op == SO_LOR) {
+		bool decides = v->op == SO_LOR; /* one operand of this value is enough */
+
+		*value = (known[0] && !!x[0] == decides) || (known[1] && !!x[1] == decides)
+				 ? decides
+				 : !decides;
+		return *value == decides || (known[0] && known[1]);
+	}
+	if (v->op == SO_SELECT) {
+		*value = x[x[0] ? 1 : 2];
+		return known[0] && known[x[0] ? 1 : 2];
+	}
+	return known[0] && known[1] && apply(v->op, x, value);
+}
+
+bool tc_val_at(const struct kern *k, const struct val *v, const int *position, int64_t *value)
+{
+	int budget = 1000;
+
+	return v && value_at(k, v, position, &budget, value);
+}
+
 /* ---- multicast copies ------------------------------------------------------------------------ */
 
 static int common_divisor(int64_t a, int64_t b)

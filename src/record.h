@@ -68,6 +68,11 @@ uint32_t tc_cluster_line(const struct kern *k, unsigned axes);
 int tc_cluster_peers(const struct kern *k, const unsigned *group, int count);
 /* The value is computed from this CTA's index along one of the axes. */
 bool tc_val_along(struct kern *k, const struct val *v, unsigned axes);
+/*
+ * The value in the CTAs whose index along cluster axis i is position[i], -1: any; false: it is not
+ * known.
+ */
+bool tc_val_at(const struct kern *k, const struct val *v, const int *position, int64_t *value);
 const char *tc_axes_text(struct kern *k, unsigned axes); /* "x", {"y", "x"} */
 /* A multicast tile in `columns` times `rows` pieces, one for each CTA; false: it does not fall
  * apart. */

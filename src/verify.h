@@ -29,8 +29,10 @@ struct sites {
 	struct kern *kern;
 	int count, capacity;
 	struct site *item;
+	const char *where; /* of which CTA of a cluster these are, for messages; NULL: of all */
 };
-/* The barrier on which an op arrives, or waits; NULL: none. */
+/* The barrier of an op, on which it arrives or waits; NULL: none. */
+const struct barrier_ref *tc_site_barrier(const struct op *o);
 const struct barrier *tc_site_arrives(const struct op *o);
 const struct barrier *tc_site_waits(const struct op *o);
 bool tc_site_is_remote(const struct op *o); /* arrives in another CTA */
@@ -40,6 +42,9 @@ int64_t tc_range_trips(const struct range_op *r);
 /* True when b can come after a: later in the text, or around a common loop. */
 bool tc_may_follow(const struct site *a, const struct site *b);
 const char *tc_barrier_text(struct kern *k, const struct barrier *b);
+/* verify_count.c: of all CTAs alike, and of each CTA of a cluster where branches tell them apart */
+void tc_verify_counts(const struct sites *s);
+void tc_verify_cluster_counts(const struct sites *s);
 /* verify_multicast.c */
 void tc_verify_multicast(const struct sites *s);
 /* A branch or a loop decides by the index along the axes whether or how often the op is executed.

@@ -4,7 +4,7 @@
  */
 #include "verify.h"
 
-static const struct barrier_ref *barrier_of(const struct op *o)
+const struct barrier_ref *tc_site_barrier(const struct op *o)
 {
 	switch (o->kind) {
 	case OP_COPY_GMEM_TO_SMEM:
@@ -27,7 +27,7 @@ static const struct barrier_ref *barrier_of(const struct op *o)
 
 const struct barrier *tc_site_arrives(const struct op *o)
 {
-	const struct barrier_ref *b = barrier_of(o);
+	const struct barrier_ref *b = tc_site_barrier(o);
 
 	return b && o->kind != OP_BARRIER_WAIT ? b->barrier : NULL;
 }
@@ -45,7 +45,7 @@ bool tc_site_copies_to_tmem(const struct op *o)
 
 bool tc_site_is_remote(const struct op *o)
 {
-	const struct barrier_ref *b = barrier_of(o);
+	const struct barrier_ref *b = tc_site_barrier(o);
 
 	return b && b->cluster_rank;
 }
@@ -84,160 +84,6 @@ const char *tc_barrier_text(struct kern *k, const struct barrier *b)
 	return tc_arena_printf(&k->arena, "the barrier made at %s", tc_pos_text(k, b->pos));
 }
 
-/* ---- counting --------------------------------------------------------------------------- */
-
-static bool same_value(const struct val *a, const struct val *b)
-{
-	int64_t x, y;
-
-	if (a == b)
-		return true;
-	return tc_val_is_const(a, &x) && tc_val_is_const(b, &y) && x == y;
-}
-
-/* Loops that run equally often: the same one, or ranges of equal bounds. */
-static bool same_loop(const struct op *a, const struct op *b)
-{
-	const struct range_op *p = &a->u.range, *q = &b->u.range;
-
-	if (a == b)
-		return true;
-	return a->kind == OP_RANGE && b->kind == OP_RANGE && same_value(p->lo, q->lo) &&
-	       same_value(p->hi, q->hi) && same_value(p->step, q->step);
-}
-
-static bool same_loops(const struct times *a, const struct times *b)
-{
-	if (a->unsure || b->unsure || a->loops != b->loops)
-		return false;
-	for (int i = 0; i < a->loops; i++)
-		if (!same_loop(a->loop[i], b->loop[i]))
-			return false;
-	return true;
-}
-
-/*
- * Equal values, or equal functions of the counters of loops that run equally often.  The graphs
- * share nodes: after `budget` of them the answer is no, which only leaves a question unasked.
- */
-static bool same_function(const struct val *a, const struct val *b, int *budget)
-{
-	if (same_value(a, b))
-		return true;
-	if (!a || !b || a->kind != b->kind || --*budget < 0)
-		return false;
-	if (a->kind == VAL_INDEX)
-		return same_loop(a->def, b->def);
-	if (a->kind != VAL_EXPR || a->op != b->op)
-		return false;
-	for (int i = 0; i < 3; i++)
-		if ((a->arg[i] || b->arg[i]) && !same_function(a->arg[i], b->arg[i], budget))
-			return false;
-	return true;
-}
-
-static bool same_index(const struct val *a, const struct val *b)
-{
-	int budget = 1000;
-
-	return same_function(a, b, &budget);
-}
-
-/* Executions of several sites in one set of loops, least and most. */
-struct count {
-	bool comparable;
-	const struct times *loops;
-	int64_t least, most;
-	int sites;
-	const struct op *last;
-	bool one_slot; /* all sites name one barrier of the group, by equal expressions */
-	const struct val *index;
-};
-
-static void add(struct count *c, const struct site *site)
-{
-	const struct val *index = barrier_of(site->op)->index;
-
-	c->one_slot = !c->sites || (c->one_slot && same_index(c->index, index));
-	c->index = index;
-	if (c->loops && !same_loops(c->loops, &site->times))
-		c->comparable = false;
-	c->loops = c->loops ? c->loops : &site->times;
-	if (site->times.unsure)
-		c->comparable = false;
-	c->most += site->times.constant;
-	c->least += site->times.maybe ? 0 : site->times.constant;
-	c->sites++;
-	c->last = site->op;
-}
-
-static struct count count_arrivals(const struct sites *s, const struct barrier *b)
-{
-	struct count c = {.comparable = true};
-
-	for (int i = 0; i < s->count; i++)
-		if (tc_site_arrives(s->item[i].op) == b)
-			add(&c, &s->item[i]);
-	return c;
-}
-
-static bool only_copies(const struct sites *s, const struct barrier *b)
-{
-	for (int i = 0; i < s->count; i++)
-		if (tc_site_arrives(s->item[i].op) == b &&
-		    s->item[i].op->kind != OP_COPY_GMEM_TO_SMEM)
-			return false;
-	return true;
-}
-
-static const char *count_text(struct kern *k, const struct count *arrivals,
-			      const struct count *waits)
-{
-	return tc_arena_printf(&k->arena, "%lld for %lld wait%s%s", (long long)arrivals->most,
-			       (long long)waits->most, waits->most == 1 ? "" : "s",
-			       arrivals->loops->loops ? " in each iteration" : "");
-}
-
-/*
- * One role's waits against all arrivals.  A phase of each slot may be left over at the end, as
- * after the last release of a ring; of copies, none may.  Whether too many arrive is only asked
- * where all name one slot by equal expressions: other roles may wait for other slots.
- */
-static void check_role_counts(struct sites *s, const struct barrier *b, const struct role *role,
-			      const struct count *arrivals)
-{
-	struct kern *k = s->kern;
-	struct count waits = {.comparable = true};
-	const struct op *first = NULL;
-	int64_t left;
-
-	for (int i = 0; i < s->count; i++) {
-		const struct site *w = &s->item[i];
-
-		if (tc_site_waits(w->op) != b || w->role != role)
-			continue;
-		if (w->op->u.wait.parity)
-			return;
-		first = first ? first : w->op;
-		add(&waits, w);
-	}
-	if (!first || !waits.comparable || !arrivals->comparable ||
-	    !same_loops(arrivals->loops, waits.loops))
-		return;
-	if (arrivals->most < b->num_arrivals * waits.least)
-		tc_documented_at(&k->err, first->pos, TOO_FEW_ARRIVALS, "", tc_barrier_text(k, b),
-				 tc_integer_text(k, b->num_arrivals),
-				 count_text(k, arrivals, &waits));
-	if (!arrivals->one_slot || !waits.one_slot || !same_index(arrivals->index, waits.index))
-		return;
-	left = arrivals->least - b->num_arrivals * waits.most;
-	if (left >
-	    (arrivals->loops->loops || only_copies(s, b) ? 0 : b->num_arrivals * b->num_barriers))
-		tc_documented_at(&k->err, arrivals->last->pos, TOO_MANY_ARRIVALS, "",
-				 tc_barrier_text(k, b), tc_integer_text(k, b->num_arrivals),
-				 count_text(k, arrivals, &waits));
-}
-
 static void check_parity_forms(struct sites *s, const struct barrier *b, const struct role *role)
 {
 	const struct op *with = NULL, *without = NULL;
@@ -264,20 +110,23 @@ static const struct op *first_wait(const struct sites *s, const struct barrier *
 static void check_barrier(struct sites *s, const struct barrier *b)
 {
 	struct kern *k = s->kern;
-	struct count arrivals = count_arrivals(s, b);
 	const struct op *wait = first_wait(s, b);
+	bool arrives = false;
 
-	if (wait && !arrivals.sites)
-		tc_documented_at(&k->err, wait->pos, NOBODY_ARRIVES, "", tc_barrier_text(k, b));
-	for (int i = 0; i < s->count && !wait; i++)
-		if (tc_site_arrives(s->item[i].op) == b &&
-		    s->item[i].op->kind == OP_COPY_GMEM_TO_SMEM)
-			tc_documented_at(&k->err, s->item[i].op->pos, COPY_NOT_AWAITED, "",
+	for (int i = 0; i < s->count; i++) {
+		const struct op *o = s->item[i].op;
+
+		if (tc_site_arrives(o) != b)
+			continue;
+		arrives = true;
+		if (!wait && o->kind == OP_COPY_GMEM_TO_SMEM)
+			tc_documented_at(&k->err, o->pos, COPY_NOT_AWAITED, "",
 					 tc_barrier_text(k, b));
-	for (int i = 0; i < k->roles.count && wait; i++) {
-		check_parity_forms(s, b, k->roles.item[i]);
-		check_role_counts(s, b, k->roles.item[i], &arrivals);
 	}
+	if (wait && !arrives)
+		tc_documented_at(&k->err, wait->pos, NOBODY_ARRIVES, "", tc_barrier_text(k, b));
+	for (int i = 0; i < k->roles.count && wait; i++)
+		check_parity_forms(s, b, k->roles.item[i]);
 }
 
 /* ---- waits that never end ----------------------------------------------------------------- */
@@ -493,10 +342,12 @@ void tc_verify_barriers(struct kern *k)
 	tc_verify_walk(k, collect, &s);
 	for (int i = 0; i < k->barriers.count; i++)
 		check_barrier(&s, k->barriers.item[i]);
+	tc_verify_counts(&s);
 	check_cycles(&s);
 	tc_verify_multicast(&s);
 	tc_verify_schedule(&s);
 	tc_verify_collective(&s);
+	tc_verify_cluster_counts(&s);
 	for (int i = 0; i < k->allocs.count; i++) {
 		const struct alloc *a = k->allocs.item[i];
 

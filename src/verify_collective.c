@@ -38,47 +38,20 @@ static void check_commits(const struct sites *s)
 /* ---- who issues ---------------------------------------------------------------------------------
  */
 
-/* What a comparison of the axis' index with a constant gives where the index is 0; else unknown. */
-enum answer {
-	NO,
-	YES,
-	UNKNOWN
-};
-
-static enum answer at_first(const struct kern *k, const struct val *cond, int axis)
-{
-	const struct val *a = cond->arg[0];
-	int64_t x = 0;
-
-	if (cond->kind != VAL_EXPR || !a || a->kind != VAL_AXIS || a->axis != k->grid_rank + axis ||
-	    !tc_val_is_const(cond->arg[1], &x))
-		return UNKNOWN;
-	switch (cond->op) {
-	case SO_EQ:
-		return x == 0 ? YES : NO;
-	case SO_NE:
-		return x != 0 ? YES : NO;
-	case SO_LT:
-		return x > 0 ? YES : NO;
-	case SO_LE:
-		return x >= 0 ? YES : NO;
-	case SO_GT:
-		return x < 0 ? YES : NO;
-	case SO_GE:
-		return x <= 0 ? YES : NO;
-	default:
-		return UNKNOWN;
-	}
-}
-
 /* The branch that keeps the first CTA along the axis from the op; NULL: none that is known. */
 static const struct op *leaves_out_first(const struct kern *k, const struct op *o, int axis)
 {
+	int position[TC_MAX_RANK];
+	int64_t value;
+
+	for (int i = 0; i < k->cluster_rank; i++)
+		position[i] = i == axis ? 0 : -1;
 	for (const struct scope *in = o->scope; in; in = in->parent) {
 		const struct op *when = in->owner;
 
 		if (when && when->kind == OP_WHEN &&
-		    at_first(k, when->u.when.cond, axis) == (in == when->u.when.then ? NO : YES))
+		    tc_val_at(k, when->u.when.cond, position, &value) &&
+		    (in == when->u.when.then) != (value != 0))
 			return when;
 	}
 	return NULL;
