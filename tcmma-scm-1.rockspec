@@ -140,6 +140,8 @@ build = {
             "src/emu/strong.c",
             "src/emu/symbol.c",
             "src/emu/taint.c",
+            "src/emu/taint_frame.c",
+            "src/emu/taint_matrix.c",
             "src/emu/tcgen05_copy.c",
             "src/emu/tcgen05_mma.c",
             "src/emu/tensormap.c",

@@ -262,6 +262,8 @@ static void free_order(struct emu_order *order)
 	free(order->after.at);
 	emu_pending_free(order->pending);
 	emu_taint_free(order->taint);
+	if (order->warp)
+		order->warp->order = NULL;
 }
 
 static void free_cta(struct emu_cta_hazards *h)

@@ -56,6 +56,10 @@ struct exchange {
 	uint32_t b[EMU_LANES], c[EMU_LANES];
 	uint32_t result[EMU_LANES];
 	uint32_t predicate;
+	/* In check mode: lanes that bring undefined values, in `a` and in the others, and lanes
+	   that take one away. */
+	uint32_t tainted, unsure, spoilt;
+	struct emu_taint_origin from;
 };
 
 struct emu_rendezvous {
@@ -96,6 +100,7 @@ static void shuffle(const struct collective_form *form, struct exchange *x)
 		}
 		if (!inside)
 			from = lane;
+		x->spoilt |= (x->tainted >> (from & 31) & 1) << l;
 		x->result[l] = (uint32_t)x->a[from & 31];
 		x->predicate |= (uint32_t)inside << l;
 	}
@@ -213,6 +218,19 @@ static void elect(struct exchange *x)
 	}
 }
 
+/* A lane of a mask of lanes is one part of it of many: undefined are masks that are so altogether.
+ */
+static void spoil(const struct collective_form *form, struct exchange *x)
+{
+	bool parts = form->kind == MATCH_ANY || (form->kind == VOTE && form->variant == BALLOT);
+
+	x->spoilt |= x->unsure;
+	if (form->kind == SHUFFLE || form->kind == ELECT || !x->tainted)
+		return;
+	if (!parts || !(x->lanes & ~x->tainted))
+		x->spoilt = x->lanes;
+}
+
 static void compute(const struct collective_form *form, struct exchange *x)
 {
 	x->predicate = 0;
@@ -236,13 +254,40 @@ static void compute(const struct collective_form *form, struct exchange *x)
 	case WARP_SYNC:
 		break;
 	}
+	if (x->tainted | x->unsure)
+		spoil(form, x);
 }
 
 /* ---- in and out of registers -------------------------------------------------------------- */
 
-static void bring(const struct emu_warp *warp, const struct emu_ins *ins,
+static void bring_taint(struct emu_warp *warp, const struct emu_ins *ins,
+			const struct collective_form *form, uint32_t mask, struct exchange *x)
+{
+	if (form->a >= 0)
+		x->tainted |= emu_taint_read(warp, &ins->operands[form->a], mask, &x->from);
+	if (form->b < 0)
+		return;
+	x->unsure |= emu_taint_read(warp, &ins->operands[form->b], mask, &x->from);
+	x->unsure |= emu_taint_read(warp, &ins->operands[form->c], mask, &x->from);
+}
+
+static void take_taint(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
+		       const struct exchange *x)
+{
+	const struct emu_operand *result = &ins->operands[0];
+	bool pair = result->kind == EMU_O_PAIR;
+
+	emu_taint_write(warp, pair ? &result->items[0] : result, mask, x->spoilt & mask, x->from);
+	/* Whether the lane was inside, or all agree. */
+	if (pair)
+		emu_taint_write(warp, &result->items[1], mask, x->unsure & mask, x->from);
+}
+
+static void bring(struct emu_warp *warp, const struct emu_ins *ins,
 		  const struct collective_form *form, uint32_t mask, struct exchange *x)
 {
+	if (ins->flags & EMU_I_TAINT && warp->order)
+		bring_taint(warp, ins, form, mask, x);
 	if (form->kind == VOTE) {
 		uint32_t set = emu_predicate(warp, &ins->operands[form->a]);
 
@@ -274,6 +319,8 @@ static void take_away(struct emu_warp *warp, const struct emu_ins *ins, uint32_t
 
 	if (form->kind == WARP_SYNC)
 		return;
+	if (ins->flags & EMU_I_TAINT && warp->order)
+		take_taint(warp, ins, mask, x);
 	result = &ins->operands[0];
 	if (form->kind == VOTE && form->variant != BALLOT) {
 		emu_set_predicate(warp, result, mask, x->predicate);
@@ -436,6 +483,7 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 	if (warp->split->stage || members & warp->live & ~mask)
 		return meet(warp, ins, mask, members);
 	x.lanes = mask;
+	x.tainted = x.unsure = x.spoilt = 0;
 	if (mask != EMU_FULL)
 		memset(x.a, 0, sizeof x.a);
 	bring(warp, ins, form, mask, &x);

@@ -1,4 +1,5 @@
 /* Branches, calls, returns, the end of threads. */
+#include "hazard.h"
 #include "schedule.h"
 
 /* ---- branches ------------------------------------------------------------------- */
@@ -161,6 +162,8 @@ static void pass(struct emu_warp *warp, const struct emu_frame *caller,
 		 const struct emu_frame *callee, const struct emu_variable *param,
 		 const struct emu_operand *from, uint32_t mask)
 {
+	if (warp->order)
+		emu_taint_pass(warp, caller, callee, param, from, mask);
 	EMU_FOR_LANES(l, mask)
 	{
 		uint8_t *local = warp->local + (size_t)l * warp->local_bytes;
@@ -235,6 +238,8 @@ static enum emu_step enter(struct emu_warp *warp, const struct emu_ins *ins, uin
 	callee->return_pc = split->pc + 1;
 	callee->mask = mask;
 	callee->join = split->join;
+	if (warp->order)
+		emu_taint_enter(warp, callee, mask);
 	for (int i = 0; i < function->param_count; i++)
 		pass(warp, caller, callee, function->params[i],
 		     &ins->operands[call->arguments].items[i], mask);

@@ -1,4 +1,5 @@
 /* Frames: registers and local memory of one call. */
+#include "hazard.h"
 #include "schedule.h"
 #include <stdlib.h>
 
@@ -74,10 +75,11 @@ void emu_frame_retain(struct emu_frame *frame)
 
 void emu_frame_release(struct emu_warp *warp, struct emu_frame *frame)
 {
-	(void)warp;
 	while (frame && --frame->references == 0) {
 		struct emu_frame *parent = frame->parent;
 
+		if (warp->order)
+			emu_taint_leave(warp->order, frame);
 		free(frame);
 		frame = parent;
 	}
@@ -97,6 +99,8 @@ void emu_frame_results(struct emu_warp *warp, struct emu_frame *frame, uint32_t 
 		const struct emu_variable *result = function->results[i];
 		const struct emu_operand *to = &list->items[i];
 
+		if (warp->order)
+			emu_taint_result(warp, frame, result, to, mask);
 		EMU_FOR_LANES(lane, mask)
 		{
 			uint8_t *local = warp->local + (size_t)lane * warp->local_bytes;

@@ -268,12 +268,34 @@ void emu_pending_free(struct emu_pending *pending);
 /* ---- undefined values (taint.c) ----------------------------------------------------------------
  */
 
+/* Where an undefined value comes from. */
+struct emu_taint_origin {
+	const struct emu_ins *by; /* what loaded it; NULL: a register */
+	uint8_t kind;             /* enum emu_taint_kind */
+};
+
 /* An instruction with EMU_I_TAINT is about to be executed by the lanes. */
 void emu_taint_step(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask);
 /* No lane executes it. */
 void emu_taint_guard(struct emu_warp *warp, const struct emu_ins *ins);
+/* Lanes of a register of the running frame that are undefined. */
+uint32_t emu_taint_read(struct emu_warp *warp, const struct emu_operand *operand, uint32_t mask,
+			struct emu_taint_origin *from);
+/* The registers of an operand become undefined in `lanes` of `mask`, and defined in the others. */
+void emu_taint_write(struct emu_warp *warp, const struct emu_operand *operand, uint32_t mask,
+		     uint32_t lanes, struct emu_taint_origin from);
 /* tcgen05.ld brings the lanes of a register what nothing has written. */
 void emu_taint_loaded(struct emu_warp *warp, const struct emu_operand *item, uint32_t lanes);
+/* A function is called: its local memory, then each parameter; then it returns each result. */
+void emu_taint_enter(struct emu_warp *warp, const struct emu_frame *callee, uint32_t mask);
+void emu_taint_pass(struct emu_warp *warp, const struct emu_frame *caller,
+		    const struct emu_frame *callee, const struct emu_variable *param,
+		    const struct emu_operand *from, uint32_t mask);
+void emu_taint_result(struct emu_warp *warp, const struct emu_frame *callee,
+		      const struct emu_variable *result, const struct emu_operand *to,
+		      uint32_t mask);
+/* The frame is about to be freed. */
+void emu_taint_leave(struct emu_order *order, const struct emu_frame *frame);
 void emu_taint_free(struct emu_taint *taint);
 /* Lanes of a warp's window that nothing has written in the column. */
 uint32_t emu_tmem_undefined(const struct emu_cta *cta, uint32_t column, uint32_t lane);

@@ -231,6 +231,7 @@ struct emu_ins {
 	uint8_t count;       /* the handler's own, e.g. elements of a vector access */
 	uint8_t semantics;   /* enum emu_semantics, as far as the text says */
 	uint8_t scope;       /* enum emu_scope, as far as the text says */
+	uint8_t taint;       /* how undefined values go through it: enum emu_taint_flow */
 	uint32_t flags;      /* enum emu_ins_flags */
 	uint32_t written;    /* bit i: operand i is written */
 	uint32_t read;       /* bit i: operand i is read (may be written too) */

@@ -25,7 +25,7 @@ struct slots {
 	uint32_t *member, *members, member_count;
 	uint32_t *killed_in;  /* by register: 1 + the last block that writes it unguarded */
 	bool *written;        /* by register: an instruction writes it */
-	uint8_t *accumulator; /* by register: wgmma writes it */
+	uint8_t *accumulator; /* by register: bit 0 wgmma writes it, bit 1 something else does */
 	size_t words;         /* of a set */
 	uint64_t *in, *out, *uses, *kills;
 	uint32_t *start, *end; /* interval of each register; start UINT32_MAX: unused */
@@ -413,12 +413,14 @@ static uint64_t *make_sets(struct slots *slots)
 
 static void is_accumulator(struct slots *slots, uint32_t reg, bool written, uint32_t pc)
 {
-	if (written && slots->function->ins[pc].flags & EMU_I_PENDING_WGMMA)
-		slots->accumulator[reg] = 1;
+	bool wgmma = slots->function->ins[pc].flags & EMU_I_PENDING_WGMMA;
+
+	if (written)
+		slots->accumulator[reg] |= wgmma ? 1 : 2;
 }
 
-/* What is live at the beginning may be read before it is written; accumulators are looked at by
-   themselves. */
+/* What is live at the beginning may be read before it is written; accumulators that nothing else
+   writes are looked at by themselves. */
 static bool note_tainted(struct slots *slots)
 {
 	struct emu_function *function = slots->function;
@@ -436,7 +438,7 @@ static bool note_tainted(struct slots *slots)
 	for (uint32_t m = 0; m < slots->member_count && function->ins_count; m++) {
 		uint32_t reg = slots->members[m];
 
-		if (!has(slots->in, m) || slots->accumulator[reg])
+		if (!has(slots->in, m) || slots->accumulator[reg] == 1)
 			continue;
 		function->undefined[function->undefined_count++] = reg;
 		tainted[reg] = 1;
@@ -455,7 +457,7 @@ static bool find_intervals(struct slots *slots)
 	for (uint32_t pc = 0; pc < slots->function->ins_count; pc++)
 		visit_instruction(slots, pc, summarize);
 	solve_liveness(slots);
-	if (slots->function->entry && !note_tainted(slots)) {
+	if (!note_tainted(slots)) {
 		free(sets);
 		return false;
 	}

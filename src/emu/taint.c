@@ -1,60 +1,20 @@
-/*
- * Values that are undefined, or that differ from run to run, followed through
- * the registers of the kernel's own frame to where they matter: an address, a
- * branch, what is stored, what an asynchronous operation is told.  A lane of a
- * register is wholly tainted or not at all, so operations that may drop the
- * tainted part of a value give one that is not.
- */
-#include "hazard.h"
+/* Undefined values: which instructions are looked at, and what each does with them. */
+#include "taint.h"
 #include "special.h"
 
 #include <stdlib.h>
 
-enum taint_kind {
-	TAINT_REGISTER, /* nothing has written it */
-	TAINT_TMEM,     /* loaded from where nothing has written */
-	TAINT_CLOCK     /* of a clock, or of where the CTA runs */
-};
-
-struct taint_row {
-	uint32_t mask; /* lanes */
-	uint32_t reg;  /* virtual register: a row may come to hold another one */
-	const struct emu_ins *by;
-	enum taint_kind kind;
-};
-
-struct emu_taint {
-	const struct emu_frame *frame;
-	struct taint_row *rows, *predicates;
-	bool any; /* some lane of some register is, or has been, tainted */
-};
-
-void emu_taint_free(struct emu_taint *taint)
-{
-	if (taint) {
-		free(taint->rows);
-		free(taint->predicates);
-	}
-	free(taint);
-}
-
-/* ---- which instructions are looked at ------------------------------------------------------ */
+/* ---- what an instruction does ----------------------------------------------------------- */
 
 static bool begins(const struct emu_ins *ins, const char *with)
 {
 	return !strncmp(ins->mnemonic, with, strlen(with));
 }
 
-/* What it gives is defined whatever it is given. */
-static bool gives_defined(const struct emu_ins *ins)
+static bool begins_with_one(const struct emu_ins *ins, const char *const *names)
 {
-	static const char *const names[] = {"ld.",      "ldu",        "atom",    "shfl",     "vote",
-					    "match",    "redux",      "elect",   "ldmatrix", "mma.",
-					    "wgmma.",   "call",       "tcgen05", "barrier",  "bar.",
-					    "mbarrier", "activemask", "isspacep"};
-
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (begins(ins, names[i]))
+	for (; *names; names++)
+		if (begins(ins, *names))
 			return true;
 	return false;
 }
@@ -86,6 +46,99 @@ static bool reads_clock(const struct emu_ins *ins)
 	return false;
 }
 
+/* Its result may be defined where one of its sources is. */
+static bool may_drop(const struct emu_ins *ins)
+{
+	static const char *const names[] = {"prmt", "bfi", "shf.", "lop3", "and", "or.", NULL};
+
+	if (begins(ins, "mov") || begins(ins, "cvt.pack"))
+		for (uint32_t i = 0; i < ins->operand_count; i++)
+			if (ins->operands[i].kind == EMU_O_VECTOR)
+				return true;
+	if (begins(ins, "set"))
+		return ins->operand_count >= 4;
+	return begins_with_one(ins, names);
+}
+
+static bool same_register(const struct emu_operand *a, const struct emu_operand *b)
+{
+	return a->kind == EMU_O_REGISTER && b->kind == EMU_O_REGISTER && a->reg == b->reg;
+}
+
+/* x ^ x and x - x are 0. */
+static bool cancels(const struct emu_ins *ins)
+{
+	return (begins(ins, "xor") || begins(ins, "sub")) && ins->operand_count == 3 &&
+	       same_register(&ins->operands[1], &ins->operands[2]);
+}
+
+static bool may_be_local(const struct emu_function *function, const struct emu_ins *ins)
+{
+	return ins->space == EMU_LOCAL || ins->space == EMU_PARAM_FUNCTION ||
+	       (ins->space == EMU_GENERIC && (!function->entry || function->frame_bytes));
+}
+
+static enum emu_taint_flow flow_of(const struct emu_function *function, const struct emu_ins *ins)
+{
+	static const char *const defined[] = {
+		"ld.",  "ldu",      "atom",       "ldmatrix", "tcgen05",  "elect",     "barrier",
+		"bar.", "mbarrier", "activemask", "red",      "isspacep", "wmma.load", NULL};
+	static const char *const lanes[] = {"shfl", "vote", "match", "redux", NULL};
+	static const char *const whole[] = {"wmma.mma", "mma.sync.aligned.m8n8k4.", "movmatrix",
+					    NULL};
+
+	if (begins(ins, "tcgen05.ld"))
+		return EMU_FLOW_TMEM;
+	if (begins_with_one(ins, lanes))
+		return EMU_FLOW_LANES;
+	if (begins(ins, "ld.") && !begins(ins, "ld.param::entry") && may_be_local(function, ins))
+		return EMU_FLOW_LOAD;
+	if (begins(ins, "st.") && !begins(ins, "st.async") && !begins(ins, "st.bulk") &&
+	    may_be_local(function, ins))
+		return EMU_FLOW_STORE;
+	if (ins->flags & EMU_I_CALL)
+		return EMU_FLOW_CALL;
+	if (ins->flags & EMU_I_PENDING_WGMMA)
+		return EMU_FLOW_WGMMA;
+	if (begins_with_one(ins, whole))
+		return EMU_FLOW_WHOLE;
+	if (begins(ins, "mma."))
+		return EMU_FLOW_MMA;
+	if (begins_with_one(ins, defined) || cancels(ins))
+		return EMU_FLOW_DEFINED;
+	if (begins(ins, "selp") && ins->operand_count == 4)
+		return EMU_FLOW_CHOOSE;
+	return may_drop(ins) ? EMU_FLOW_DROP : EMU_FLOW_ORDINARY;
+}
+
+/* Stores to local memory carry the taint. */
+static bool stores(const struct emu_ins *ins)
+{
+	static const char *const names[] = {"st.",        "red.",       "atom",      "stmatrix",
+					    "tcgen05.st", "wmma.store", "multimem.", NULL};
+
+	return begins_with_one(ins, names) && ins->space != EMU_LOCAL &&
+	       ins->space != EMU_PARAM_FUNCTION;
+}
+
+static bool takes(const struct emu_ins *ins)
+{
+	static const char *const names[] = {"cp.",  "tcgen05.", "mbarrier",  "bar.", "barrier",
+					    "brx.", "wgmma.",   "tensormap", "call", NULL};
+
+	return begins_with_one(ins, names);
+}
+
+static uint8_t taint_of(const struct emu_function *function, const struct emu_ins *ins)
+{
+	return (uint8_t)(flow_of(function, ins) | (reads_clock(ins) ? EMU_FLOW_CLOCK : 0) |
+			 (stores(ins)  ? EMU_FLOW_STORES
+			  : takes(ins) ? EMU_FLOW_TAKES
+				       : 0));
+}
+
+/* ---- which instructions are looked at ---------------------------------------------------- */
+
 static bool has_register(const struct emu_operand *operand, const uint8_t *tainted)
 {
 	if (operand->kind == EMU_O_REGISTER || operand->kind == EMU_O_PREDICATE)
@@ -111,10 +164,13 @@ static bool taint_operand(const struct emu_operand *operand, uint8_t *tainted)
 	return changed;
 }
 
+static bool guarded_by(const struct emu_ins *ins, const uint8_t *tainted)
+{
+	return ins->guard != EMU_NO_GUARD && tainted[ins->guard];
+}
+
 static bool reads_tainted(const struct emu_ins *ins, const uint8_t *tainted)
 {
-	if (ins->guard != EMU_NO_GUARD && tainted[ins->guard])
-		return true;
 	for (uint32_t i = 0; i < ins->operand_count; i++)
 		if ((!(ins->written >> i & 1) || ins->operands[i].kind == EMU_O_ADDRESS) &&
 		    has_register(&ins->operands[i], tainted))
@@ -134,7 +190,17 @@ static bool taint_results(const struct emu_ins *ins, uint8_t *tainted)
 
 static bool is_source(const struct emu_ins *ins)
 {
-	return begins(ins, "tcgen05.ld") || reads_clock(ins);
+	int flow = ins->taint & EMU_FLOW_BITS;
+
+	return ins->taint & EMU_FLOW_CLOCK || flow == EMU_FLOW_TMEM || flow == EMU_FLOW_LOAD ||
+	       flow == EMU_FLOW_CALL;
+}
+
+static bool may_taint(const struct emu_ins *ins, const uint8_t *tainted)
+{
+	if (is_source(ins) || guarded_by(ins, tainted))
+		return true;
+	return (ins->taint & EMU_FLOW_BITS) != EMU_FLOW_DEFINED && reads_tainted(ins, tainted);
 }
 
 /* Registers that may be tainted, from those that may be read before they are written on. */
@@ -142,18 +208,18 @@ void emu_taint_mark(struct emu_function *function, uint8_t *tainted)
 {
 	bool changed = true;
 
+	for (uint32_t pc = 0; pc < function->ins_count; pc++)
+		function->ins[pc].taint = taint_of(function, &function->ins[pc]);
 	while (changed) {
 		changed = false;
-		for (uint32_t pc = 0; pc < function->ins_count; pc++) {
-			const struct emu_ins *ins = &function->ins[pc];
-
-			if (is_source(ins) || (!gives_defined(ins) && reads_tainted(ins, tainted)))
-				changed |= taint_results(ins, tainted);
-		}
+		for (uint32_t pc = 0; pc < function->ins_count; pc++)
+			if (may_taint(&function->ins[pc], tainted))
+				changed |= taint_results(&function->ins[pc], tainted);
 	}
 	for (uint32_t pc = 0; pc < function->ins_count; pc++) {
 		struct emu_ins *ins = &function->ins[pc];
-		bool touches = is_source(ins) || reads_tainted(ins, tainted);
+		bool touches = is_source(ins) || (ins->taint & EMU_FLOW_BITS) == EMU_FLOW_STORE ||
+			       guarded_by(ins, tainted) || reads_tainted(ins, tainted);
 
 		for (uint32_t i = 0; !touches && i < ins->operand_count; i++)
 			touches = ins->written >> i & 1 && has_register(&ins->operands[i], tainted);
@@ -162,61 +228,55 @@ void emu_taint_mark(struct emu_function *function, uint8_t *tainted)
 	}
 }
 
-/* ---- registers that are tainted now ------------------------------------------------------------
- */
+/* ---- reports ------------------------------------------------------------------------------ */
 
-static struct emu_taint *taint_of(struct emu_order *order)
+static void report(struct emu_warp *warp, uint32_t lanes, struct emu_taint_origin from,
+		   const char *what)
 {
-	struct emu_taint *t = order->taint;
-	const struct emu_frame *frame = order->warp->frame;
-	const struct emu_function *function = frame->function;
+	struct emu_where where = emu_here(warp, emu_lowest(lanes));
+	char line[400] = "";
 
-	if (t || frame->parent)
-		return t && t->frame == frame ? t : NULL;
-	t = order->taint = calloc(1, sizeof *t);
-	if (!t)
-		return NULL;
-	t->rows = calloc(function->slot_count + 1u, sizeof *t->rows);
-	t->predicates = calloc(function->predicate_count + 1u, sizeof *t->predicates);
-	if (!t->rows || !t->predicates)
-		return NULL;
-	t->frame = frame;
-	for (uint32_t i = 0; i < function->undefined_count; i++) {
-		uint32_t reg = function->undefined[i], ref = function->register_refs[reg];
-		bool predicate = function->register_types[reg] == EMU_T_PRED;
-
-		*(predicate ? &t->predicates[ref] : &t->rows[ref]) =
-			(struct taint_row){EMU_FULL, reg, NULL, TAINT_REGISTER};
-		t->any = true;
+	if (from.by)
+		emu_describe_line(warp->grid, from.by, line, sizeof line);
+	switch ((enum emu_taint_kind)from.kind) {
+	case EMU_TAINT_REGISTER:
+		emu_report_rule(&where, EMU_RULE_UNDEFINED_VALUE, NULL,
+				"%s comes from a register that nothing has written", what);
+		break;
+	case EMU_TAINT_LOCAL:
+		emu_report_rule(&where, EMU_RULE_UNDEFINED_VALUE, from.by,
+				"%s comes from local memory that nothing has written, loaded at %s",
+				what, line);
+		break;
+	case EMU_TAINT_TMEM:
+		emu_report_rule(
+			&where, EMU_RULE_UNDEFINED_VALUE, from.by,
+			"%s comes from tensor memory that nothing has written, loaded at %s", what,
+			line);
+		break;
+	case EMU_TAINT_CLOCK:
+		emu_report_rule(&where, EMU_RULE_CLOCK, from.by, "%s depends on what is read at %s",
+				what, line);
+		break;
 	}
-	return t;
-}
-
-static struct taint_row *row_of(const struct emu_taint *t, const struct emu_operand *operand)
-{
-	if (operand->kind == EMU_O_PREDICATE)
-		return &t->predicates[operand->ref];
-	return operand->kind == EMU_O_REGISTER && (operand->ref & 3) == EMU_BANK_FRAME
-		       ? &t->rows[operand->ref / EMU_ROW_BYTES]
-		       : NULL;
 }
 
 /* What the sources of an instruction bring. */
 struct brought {
-	uint32_t any, all;           /* lanes of one source, of every one */
-	const struct taint_row *row; /* the first that is tainted */
+	uint32_t any, all; /* lanes of one source, of every one */
+	struct emu_taint_origin from;
 };
 
-static void bring(const struct emu_taint *t, const struct emu_operand *operand, uint32_t mask,
+static void bring(const struct emu_taint_frame *f, const struct emu_operand *operand, uint32_t mask,
 		  struct brought *b)
 {
-	const struct taint_row *row = row_of(t, operand);
+	const struct emu_taint_row *row = emu_taint_row(f, operand);
 	uint32_t lanes;
 
 	if (row) {
-		lanes = row->reg == operand->reg ? row->mask & mask : 0;
+		lanes = emu_taint_lanes(f, operand, mask);
 		if (lanes && !b->any)
-			b->row = row;
+			b->from = row->from;
 		b->any |= lanes;
 		b->all &= lanes;
 		return;
@@ -224,194 +284,158 @@ static void bring(const struct emu_taint *t, const struct emu_operand *operand, 
 	if (!operand->count && operand->kind != EMU_O_IMMEDIATE && operand->kind != EMU_O_FLOAT)
 		b->all = 0;
 	for (uint32_t i = 0; i < operand->count; i++)
-		bring(t, &operand->items[i], mask, b);
+		bring(f, &operand->items[i], mask, b);
 }
 
-static void set(const struct emu_taint *t, const struct emu_operand *operand, uint32_t mask,
-		uint32_t lanes, const struct emu_ins *by, enum taint_kind kind)
+/* A register of a multiplication that is no descriptor. */
+static bool is_matrix(const struct emu_ins *ins, const struct emu_operand *operand)
 {
-	struct taint_row *row = row_of(t, operand);
-
-	if (row && row->reg == operand->reg && !lanes) {
-		row->mask &= ~mask;
-	} else if (row && lanes) {
-		uint32_t kept = row->reg == operand->reg ? row->mask & ~mask : 0;
-
-		*row = (struct taint_row){kept | lanes, operand->reg, by, kind};
-	}
-	if (operand->kind == EMU_O_ADDRESS)
-		return;
-	for (uint32_t i = 0; i < operand->count; i++)
-		set(t, &operand->items[i], mask, lanes, by, kind);
+	return (ins->taint & EMU_FLOW_BITS) == EMU_FLOW_WGMMA && operand->kind == EMU_O_VECTOR;
 }
 
-/* ---- what an instruction does with them
- * ------------------------------------------------------------ */
-
-/* Its result may be defined where one of its sources is. */
-static bool may_drop(const struct emu_ins *ins)
+/* Addresses, and what instructions store or take, must be defined. */
+static void check_sinks(struct emu_warp *warp, const struct emu_taint_frame *f,
+			const struct emu_ins *ins, uint32_t mask)
 {
-	static const char *const names[] = {"prmt", "bfi", "shf.", "lop3", "and", "or.", "set"};
-
-	if (begins(ins, "mov") || begins(ins, "cvt.pack"))
-		for (uint32_t i = 0; i < ins->operand_count; i++)
-			if (ins->operands[i].kind == EMU_O_VECTOR)
-				return true;
-	if (begins(ins, "set") && ins->operand_count < 4)
-		return false;
-	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-		if (begins(ins, names[i]))
-			return true;
-	return false;
-}
-
-static bool same_register(const struct emu_operand *a, const struct emu_operand *b)
-{
-	return a->kind == EMU_O_REGISTER && b->kind == EMU_O_REGISTER && a->reg == b->reg;
-}
-
-/* x ^ x and x - x are 0. */
-static bool cancels(const struct emu_ins *ins)
-{
-	return (begins(ins, "xor") || begins(ins, "sub")) && ins->operand_count == 3 &&
-	       same_register(&ins->operands[1], &ins->operands[2]);
-}
-
-static void report(struct emu_warp *warp, uint32_t lanes, const struct taint_row *row,
-		   const char *what)
-{
-	struct emu_where where = emu_here(warp, emu_lowest(lanes));
-	char line[400] = "";
-
-	if (row->by)
-		emu_describe_line(warp->grid, row->by, line, sizeof line);
-	if (row->kind == TAINT_REGISTER)
-		emu_report_rule(&where, EMU_RULE_UNDEFINED_VALUE, NULL,
-				"%s comes from a register that nothing has written", what);
-	else if (row->kind == TAINT_TMEM)
-		emu_report_rule(
-			&where, EMU_RULE_UNDEFINED_VALUE, row->by,
-			"%s comes from tensor memory that nothing has written, loaded at %s", what,
-			line);
-	else
-		emu_report_rule(&where, EMU_RULE_CLOCK, row->by, "%s depends on what is read at %s",
-				what, line);
-}
-
-static bool stores(const struct emu_ins *ins)
-{
-	return begins(ins, "st.") || begins(ins, "red") || begins(ins, "atom") ||
-	       begins(ins, "stmatrix") || begins(ins, "tcgen05.st");
-}
-
-static bool is_private(const struct emu_ins *ins)
-{
-	return ins->space == EMU_LOCAL || ins->space == EMU_PARAM ||
-	       ins->space == EMU_PARAM_FUNCTION;
-}
-
-/* Addresses, and what instructions without a result take, must be defined. */
-static void check_sinks(struct emu_warp *warp, const struct emu_taint *t, const struct emu_ins *ins,
-			uint32_t mask)
-{
-	bool data = stores(ins) || begins(ins, "cp.") || begins(ins, "tcgen05.mma") ||
-		    begins(ins, "mbarrier");
+	bool data = ins->taint & (EMU_FLOW_STORES | EMU_FLOW_TAKES);
 
 	for (uint32_t i = 0; i < ins->operand_count; i++) {
 		const struct emu_operand *operand = &ins->operands[i];
 		bool address = operand->kind == EMU_O_ADDRESS;
 		struct brought b = {.all = EMU_FULL};
 
-		if (!address && (!data || ins->written >> i & 1))
+		/* Lists are the parameters and results of a call. */
+		if (!address && (!data || ins->written >> i & 1 || operand->kind == EMU_O_LIST ||
+				 is_matrix(ins, operand)))
 			continue;
-		bring(t, operand, mask, &b);
-		if (b.any && b.row->kind != TAINT_CLOCK)
-			report(warp, b.any, b.row,
-			       address       ? "the address"
-			       : stores(ins) ? "what is stored"
-					     : "an operand");
+		bring(f, operand, mask, &b);
+		if (b.any && b.from.kind != EMU_TAINT_CLOCK)
+			report(warp, b.any, b.from,
+			       address                        ? "the address"
+			       : ins->taint & EMU_FLOW_STORES ? "what is stored"
+							      : "an operand");
 	}
 }
 
-static void check_guard(struct emu_warp *warp, const struct emu_taint *t, const struct emu_ins *ins)
+/* Lanes whose guard is tainted; they do not know whether they execute it. */
+static uint32_t check_guard(struct emu_warp *warp, const struct emu_taint_frame *f,
+			    const struct emu_ins *ins)
 {
-	const struct taint_row *row = &t->predicates[ins->guard];
+	const struct emu_taint_row *row = &f->predicates[ins->guard];
 	uint32_t lanes = row->reg == ins->guard_register ? row->mask & warp->split->mask : 0;
 
 	if (lanes && ins->flags & (EMU_I_BRANCH | EMU_I_EXIT | EMU_I_RETURN))
-		report(warp, lanes, row, "the branch");
-	else if (lanes && stores(ins) && row->kind != TAINT_CLOCK)
-		report(warp, lanes, row, "the predicate");
+		report(warp, lanes, row->from, "the branch");
+	else if (lanes && ins->taint & EMU_FLOW_STORES && row->from.kind != EMU_TAINT_CLOCK)
+		report(warp, lanes, row->from, "the predicate");
+	return lanes;
 }
 
+/* ---- what becomes of them ------------------------------------------------------------------- */
+
 /* Only the source that is chosen counts. */
-static void choose(struct emu_warp *warp, const struct emu_taint *t, const struct emu_ins *ins,
-		   uint32_t mask, struct brought *b)
+static void choose(struct emu_warp *warp, const struct emu_taint_frame *f,
+		   const struct emu_ins *ins, uint32_t mask, struct brought *b)
 {
 	uint32_t chosen = emu_predicate(warp, &ins->operands[3]);
 
-	bring(t, &ins->operands[3], mask, b);
-	bring(t, &ins->operands[1], mask & chosen, b);
-	bring(t, &ins->operands[2], mask & ~chosen, b);
+	bring(f, &ins->operands[3], mask, b);
+	bring(f, &ins->operands[1], mask & chosen, b);
+	bring(f, &ins->operands[2], mask & ~chosen, b);
 }
 
-static void propagate(struct emu_warp *warp, const struct emu_taint *t, const struct emu_ins *ins,
-		      uint32_t mask)
+static void give(const struct emu_taint_frame *f, const struct emu_ins *ins, uint32_t mask,
+		 uint32_t lanes, struct emu_taint_origin from)
 {
-	struct brought b = {.all = EMU_FULL};
-	struct taint_row from = {.mask = 0};
-	uint32_t lanes;
-
-	if (begins(ins, "selp") && ins->operand_count == 4)
-		choose(warp, t, ins, mask, &b);
-	else
-		for (uint32_t i = 0; i < ins->operand_count; i++)
-			if (!(ins->written >> i & 1))
-				bring(t, &ins->operands[i], mask, &b);
-	lanes = may_drop(ins) ? b.all & mask : b.any;
-	if (gives_defined(ins) || cancels(ins))
-		lanes = 0;
-	if (lanes)
-		from = *b.row;
-	if (reads_clock(ins)) {
-		lanes = mask;
-		from = (struct taint_row){.by = ins, .kind = TAINT_CLOCK};
-	}
 	for (uint32_t i = 0; i < ins->operand_count; i++)
 		if (ins->written >> i & 1)
-			set(t, &ins->operands[i], mask, lanes, from.by, from.kind);
+			emu_taint_set(f, &ins->operands[i], mask, lanes, from);
+}
+
+static void propagate(struct emu_warp *warp, const struct emu_taint_frame *f,
+		      const struct emu_ins *ins, uint32_t mask, enum emu_taint_flow flow)
+{
+	struct brought b = {.all = EMU_FULL};
+	uint32_t lanes;
+
+	if (flow == EMU_FLOW_CHOOSE)
+		choose(warp, f, ins, mask, &b);
+	else if (flow != EMU_FLOW_DEFINED && flow != EMU_FLOW_TMEM)
+		for (uint32_t i = 0; i < ins->operand_count; i++)
+			if (!(ins->written >> i & 1))
+				bring(f, &ins->operands[i], mask, &b);
+	lanes = flow == EMU_FLOW_DROP ? b.all & b.any : b.any;
+	if (flow == EMU_FLOW_WHOLE && lanes)
+		lanes = mask;
+	if (ins->taint & EMU_FLOW_CLOCK) {
+		lanes = mask;
+		b.from = (struct emu_taint_origin){ins, EMU_TAINT_CLOCK};
+	}
+	give(f, ins, mask, lanes, b.from);
+}
+
+static void go_through(struct emu_taint *t, struct emu_warp *warp, const struct emu_taint_frame *f,
+		       const struct emu_ins *ins, uint32_t mask)
+{
+	enum emu_taint_flow flow = (enum emu_taint_flow)(ins->taint & EMU_FLOW_BITS);
+	const struct emu_operand *scale;
+
+	switch (flow) {
+	case EMU_FLOW_LOAD:
+		emu_taint_load(t, f, warp, ins, mask);
+		break;
+	case EMU_FLOW_STORE:
+		emu_taint_store(t, f, warp, ins, mask);
+		break;
+	case EMU_FLOW_LANES:
+	case EMU_FLOW_CALL:
+		break;
+	case EMU_FLOW_MMA:
+		emu_taint_mma(f, ins, mask);
+		break;
+	case EMU_FLOW_WGMMA:
+		scale = &ins->operands[strstr(ins->mnemonic, ".sp.") ? 5 : 3];
+		emu_taint_wgmma(f, ins, mask, emu_predicate(warp, scale) & mask);
+		break;
+	default:
+		propagate(warp, f, ins, mask, flow);
+	}
 }
 
 void emu_taint_step(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	struct emu_taint *t = taint_of(warp->order);
+	struct emu_taint *t = emu_taint_of(warp->order);
+	int flow = ins->taint & EMU_FLOW_BITS;
+	const struct emu_taint_frame *f;
+	struct emu_taint_origin from = {NULL, EMU_TAINT_REGISTER};
+	uint32_t unsure = 0;
 
-	if (!t || t->frame != warp->frame)
+	f = t ? emu_taint_frame(t, warp->frame) : NULL;
+	if (!f)
 		return;
-	t->any |= reads_clock(ins);
-	if (!t->any)
+	t->any |= (ins->taint & EMU_FLOW_CLOCK) != 0;
+	if (!t->any && flow != EMU_FLOW_LOAD && flow != EMU_FLOW_STORE)
 		return;
-	if (ins->guard != EMU_NO_GUARD)
-		check_guard(warp, t, ins);
-	if (!is_private(ins) && !begins(ins, "call") && !begins(ins, "prefetch"))
-		check_sinks(warp, t, ins, mask);
-	propagate(warp, t, ins, mask);
+	if (ins->guard != EMU_NO_GUARD) {
+		unsure = check_guard(warp, f, ins);
+		from = f->predicates[ins->guard].from;
+	}
+	if (t->any && !begins(ins, "prefetch"))
+		check_sinks(warp, f, ins, mask);
+	go_through(t, warp, f, ins, mask);
+	if (unsure)
+		give(f, ins, unsure, unsure, from);
 }
 
 void emu_taint_guard(struct emu_warp *warp, const struct emu_ins *ins)
 {
-	const struct emu_taint *t = taint_of(warp->order);
+	struct emu_taint *t = emu_taint_of(warp->order);
+	const struct emu_taint_frame *f = t ? emu_taint_frame(t, warp->frame) : NULL;
+	uint32_t unsure;
 
-	if (t && t->any && t->frame == warp->frame)
-		check_guard(warp, t, ins);
-}
-
-void emu_taint_loaded(struct emu_warp *warp, const struct emu_operand *item, uint32_t lanes)
-{
-	struct emu_taint *t = taint_of(warp->order);
-
-	if (!t || t->frame != warp->frame || !lanes)
+	if (!f || !t->any)
 		return;
-	t->any = true;
-	set(t, item, lanes, lanes, warp->ins, TAINT_TMEM);
+	unsure = check_guard(warp, f, ins);
+	if (unsure)
+		give(f, ins, unsure, unsure, f->predicates[ins->guard].from);
 }

@@ -315,16 +315,44 @@ static void watch(const struct move_op *op, enum emu_actor_kind actor)
 	}
 }
 
-/* Registers that get what nothing has written; of the shape whose registers are columns. */
+/* Whether nothing has written the cell that the lane's register gets; half of one counts as none.
+ */
+static bool undefined(const struct move_op *op, uint32_t lane, uint32_t r)
+{
+	const struct move_form *form = op->form;
+	const struct emu_cta *cta = op->warp->cta;
+	uint32_t row, column;
+
+	cell(form->shape, form->packed ? 0 : form->split, lane, r, &row, &column);
+	row += op->lane;
+	if (!form->packed)
+		return emu_tmem_undefined(cta, op->column + column, row & ~31u) >> (row & 31) & 1;
+	column = op->column + 2 * column +
+		 (form->shape == SHAPE_16x32bx2 && lane >= 16 ? form->split : 0);
+	return emu_tmem_undefined(cta, column, row & ~31u) &
+	       emu_tmem_undefined(cta, column + 1, row & ~31u) & 1u << (row & 31);
+}
+
+/* Registers that get what nothing has written. */
 static void taint(const struct move_op *op)
 {
-	if (op->form->shape != SHAPE_32x32b || op->form->packed)
-		return;
-	for (int r = 0; r < op->form->registers; r++)
-		emu_taint_loaded(
-			op->warp, emu_item(op->form->values, r),
-			emu_tmem_undefined(op->warp->cta, op->column + (uint32_t)r, op->lane) &
-				op->mask);
+	bool columns = op->form->shape == SHAPE_32x32b && !op->form->packed;
+	uint32_t all = 0;
+
+	for (uint32_t r = 0; r < (uint32_t)op->form->registers; r++) {
+		uint32_t lanes = 0;
+
+		if (columns)
+			lanes = emu_tmem_undefined(op->warp->cta, op->column + r, op->lane) &
+				op->mask;
+		else
+			EMU_FOR_LANES(lane, op->mask)
+		lanes |= (uint32_t)undefined(op, lane, r) << lane;
+		emu_taint_loaded(op->warp, emu_item(op->form->values, (int)r), lanes);
+		all |= lanes;
+	}
+	if (op->form->extreme)
+		emu_taint_loaded(op->warp, op->form->extreme, all);
 }
 
 static void order_waited(struct emu_order *order, bool stores)
