@@ -228,10 +228,10 @@ void *tc_new_object(lua_State *L, const char *name, size_t size, int uservalues)
 void *tc_test_object(lua_State *L, int arg, const char *name)
 {
 	void *object = lua_touserdata(L, arg);
-	bool same;
 
 	if (!object || !lua_getmetatable(L, arg))
 		return NULL;
+	const void *metatable = lua_topointer(L, -1);
 	if (lua_rawgetp(L, LUA_REGISTRYINDEX, name) == LUA_TNIL) {
 		lua_pop(L, 1);
 		if (luaL_getmetatable(L, name) == LUA_TTABLE) {
@@ -239,9 +239,9 @@ void *tc_test_object(lua_State *L, int arg, const char *name)
 			lua_rawsetp(L, LUA_REGISTRYINDEX, name);
 		}
 	}
-	same = lua_rawequal(L, -1, -2);
+	const void *wanted = lua_topointer(L, -1);
 	lua_pop(L, 2);
-	return same ? object : NULL;
+	return metatable == wanted ? object : NULL;
 }
 
 /* The name of the running function if it is a method of that class. */

@@ -379,8 +379,11 @@ static int kernel_recording(lua_State *L)
 
 struct kern *tc_check_kernel(lua_State *L, int arg)
 {
-	struct lua_kernel *owner = tc_check_object(L, arg, TC_KERNEL);
+	return tc_live_kernel(L, tc_check_object(L, arg, TC_KERNEL));
+}
 
+struct kern *tc_live_kernel(lua_State *L, struct lua_kernel *owner)
+{
 	if (owner->guard)
 		tc_open_recording(L); /* takes back the blocks of coroutines that died */
 	if (!owner->kern)

@@ -101,7 +101,8 @@ static struct device *choose_device(lua_State *L, const struct binding *b, int o
 	}
 	if (!d)
 		d = tc_current_device(L);
-	tc_check_kernel(L, 1);
+	if (options || !b->kern->arg_count)
+		tc_check_kernel(L, 1); /* the options or a finalizer may have closed it */
 	for (int i = 0; i < b->kern->arg_count; i++)
 		if (b->arrays[i]->device != d)
 			tc_error(L,

@@ -85,7 +85,7 @@ static struct programs *programs_of(lua_State *L, struct lua_kernel *owner)
 struct compiled *tc_kernel_try_program(lua_State *L, int arg, const struct target *t)
 {
 	struct lua_kernel *owner = tc_check_object(L, arg, TC_KERNEL);
-	struct kern *k = tc_check_kernel(L, arg);
+	struct kern *k = tc_live_kernel(L, owner);
 	struct compile_call call = {.kern = k, .target = t};
 	struct programs *all = programs_of(L, owner);
 

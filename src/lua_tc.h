@@ -165,6 +165,8 @@ struct lua_kernel {
 	int holds;           /* a report is being made of names and lines that belong to it */
 	struct kern *closed; /* while they lasted; goes with the last one */
 };
+/* The kernel of a checked object; an error if it was closed. */
+struct kern *tc_live_kernel(lua_State *L, struct lua_kernel *owner);
 #define TC_KERNEL_GRID  1
 #define TC_KERNEL_PEEK  2
 #define TC_KERNEL_GUARD 3
