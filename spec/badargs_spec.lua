@@ -144,6 +144,7 @@ local calls = {
   ["tcmma.atomic_or"] = function(o) return { o.sem, 1 } end,
   ["tcmma.atomic_xor"] = function(o) return { o.sem, 1 } end,
   ["tcmma.raise_documented"] = function() return { "LOOP_TILING" } end,
+  ["tcmma.promise_documented"] = function() return { "PIPELINE_TURN_GRID" } end,
   ["tcmma.block_spec"] = function() return { { 4, 4 }, function() return 0, 0 end } end,
   ["tcmma.emit_pipeline"] = function() return { function() end, { grid = { 2 } } } end,
   ["tcmma.emit_pipeline_warp_specialized"] = function() return { function() end, { grid = { 2 } } } end,

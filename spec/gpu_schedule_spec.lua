@@ -88,6 +88,26 @@ describe("a GPU #gpu", function()
     end)
   end
 
+  on_gpu("runs a pipeline of pipelines", function()
+    for _, o in ipairs{ { rows = 384, columns = 128, turns = 3, steps = 3 }, { rows = 320, columns = 64, turns = 5, steps = 4, delay = 1 },
+                        { rows = 384, columns = 128, turns = 4, steps = 5, computes = 2 } } do
+      local a, scale, bias = integers({ o.rows, o.columns }, tc.float32, 1), integers({ 1, 64 }, tc.float32, 2),
+        integers({ o.turns, 64 }, tc.float32, 3)
+      local out, there = zeros({ o.rows, o.columns }, tc.float32), tc.zeros({ o.rows, o.columns }, tc.float32)
+      local kernel = pipelines.turns(o)
+      kernel(on_device(a), on_device(scale), on_device(bias), out)
+      kernel:emulate({ target = gpu.target }, a, scale, bias, there)
+      assert.are.equal(0, (tc.max_error(out, there)))
+    end
+    for steps = 2, 4 do
+      local o = { m = 512, n = 384, k = 320, walk = "nd", workers = 5, steps = steps, overlaps = true }
+      local a, b = integers({ o.m, o.k }, tc.bfloat16, 1), integers({ o.k, o.n }, tc.bfloat16, 2)
+      local out = zeros({ o.m, o.n }, tc.float32)
+      pipelines.tiles(o)(on_device(a), on_device(b), out)
+      assert.are.equal(0, (tc.max_error(out, tc.reference.matmul(a, b))))
+    end
+  end)
+
   on_gpu("orders CTAs by a semaphore", function()
     local kernel = tc.kernel{
       name = "serial", args = { tc.gmem({ 64, 32 }, tc.int32), tc.gmem({ 2 }, tc.int32) }, grid = { 64 },

@@ -74,7 +74,8 @@ function pipelines.matmul(o)
   }
 end
 
--- A pipeline over K in a loop over tiles that all roles have: o.walk "dynamic" or "nd".
+-- A pipeline over K in a loop over tiles that all roles have: o.walk "dynamic" or "nd"; o.overlaps: the loads of a tile
+-- run under the end of the one before.
 function pipelines.tiles(o)
   local m_tiles, n_tiles, k_tiles = o.m // 128, o.n // 64, o.k // 64
   local tiles = m_tiles * n_tiles
@@ -82,7 +83,7 @@ function pipelines.tiles(o)
   return tc.kernel{
     name = "tiles",
     args = { tc.gmem({ o.m, o.k }, dtype), tc.gmem({ o.k, o.n }, dtype), tc.gmem({ o.m, o.n }, tc.float32) },
-    grid = { o.walk == "nd" and 3 or tiles }, grid_names = { "worker" },
+    grid = { o.walk == "nd" and (o.workers or 3) or tiles }, grid_names = { "worker" },
     body = function(a, b, out)
       local acc, done = tc.tmem({ 128, 64 }, tc.float32), tc.barrier{ name = "done", orders_tensor_core = true }
       local memory = tc.role{ name = "memory", warps = 1 }
@@ -92,8 +93,8 @@ function pipelines.tiles(o)
         tc.emit_pipeline_warp_specialized(function(step, x, y)
           tc.mma(acc, x, y, { barrier = step.consumed, accumulate = step.step:gt(0) })
         end, {
-          grid = { k_tiles }, max_concurrent_steps = 3, manual_consumed_barriers = true,
-          memory = memory, compute = compute,
+          grid = { k_tiles }, max_concurrent_steps = o.steps or 3, manual_consumed_barriers = true,
+          memory = memory, compute = compute, turn = o.overlaps and info.local_index or nil,
           in_specs = { tc.block_spec({ 128, 64 }, function(k) return m, k end),
             tc.block_spec({ 64, 64 }, function(k) return k, n end) },
           compute_context = function(run)
@@ -110,6 +111,67 @@ function pipelines.tiles(o)
       else
         tc.dynamic_scheduling_loop("worker", tile)
       end
+    end,
+  }
+end
+
+-- A pipeline of pipelines, as Pallas' test has it: turn t of a loop streams band t of the rows, out = scale * a + bias.
+-- The scale (1, N) is the same at all steps of a run, the bias another one in each turn.
+-- o: rows, columns, turns, steps (of the ring), delay, computes (compute roles, which then store by themselves)
+function pipelines.turns(o)
+  local TM, TN = 32, 64
+  local bands, columns = o.rows // TM // o.turns, o.columns // TN
+  return tc.kernel{
+    name = "turns",
+    args = { tc.gmem({ o.rows, o.columns }, tc.float32), tc.gmem({ 1, TN }, tc.float32),
+      tc.gmem({ o.turns, TN }, tc.float32), tc.gmem({ o.rows, o.columns }, tc.float32) },
+    body = function(a, scale, bias, out)
+      local roles = {}
+      for i = 1, o.computes or 1 do roles[i] = tc.role{ name = "compute" .. i, warpgroups = 1 } end
+      local memory = tc.role{ name = "memory", warps = 1 }
+      local function row(ref) return ref:at(0):load():broadcast({ TM, TN }, 0) end
+      tc.range(o.turns, function(turn)
+        local function block(m, n) return turn * bands + m, n end
+        local function step(info, x, factor, addend, y)
+          local value = x:load() * row(factor) + row(addend)
+          if y then return y:store(value) end
+          -- Each of several roles stores its steps.
+          tc.when((info.step % #roles):eq(info.compute), function()
+            out:tile({ turn * bands + info.index[1], info.index[2] }, { TM, TN }):store(value)
+          end)
+        end
+        local one = #roles == 1
+        local run = tc.emit_pipeline_warp_specialized(step, {
+          grid = { bands, columns }, max_concurrent_steps = o.steps, memory = memory, compute = roles,
+          turn = not o.apart and turn or nil,
+          in_specs = {
+            tc.block_spec({ TM, TN }, block, { delay_release = o.delay }),
+            tc.block_spec({ 1, TN }, function() return 0, 0 end, { swizzle = "none", delay_release = o.delay }),
+            tc.block_spec({ 1, TN }, function() return turn, 0 end, { swizzle = "none", delay_release = o.delay }),
+          },
+          out_specs = one and { tc.block_spec({ TM, TN }, block) } or nil,
+        })
+        if one then run(a, scale, bias, out) else run(a, scale, bias) end
+      end)
+    end,
+  }
+end
+
+-- Inside a step of a warp-specialised pipeline, a pipeline of the compute role: out = a + sum over the rows of b.
+function pipelines.inner()
+  return tc.kernel{
+    name = "inner", args = { tc.gmem({ 128, 64 }, tc.float32), tc.gmem({ 96, 64 }, tc.float32), tc.gmem({ 128, 64 }, tc.float32) },
+    body = function(a, b, out)
+      tc.emit_pipeline_warp_specialized(function(_, x, y)
+        local sum = tc.var(tc.full({ 64 }, 0, tc.float32))
+        tc.emit_pipeline(function(_, rows) sum:set(sum:get() + rows:load():reduce("sum", 0)) end, {
+          grid = { 3 }, max_concurrent_steps = 2, in_specs = { tc.block_spec({ 32, 64 }, function(i) return i, 0 end) },
+        })(b)
+        y:store(x:load() + sum:get():broadcast({ 32, 64 }, 0))
+      end, {
+        grid = { 4 }, in_specs = { tc.block_spec({ 32, 64 }, function(m) return m, 0 end) },
+        out_specs = { tc.block_spec({ 32, 64 }, function(m) return m, 0 end) },
+      })(a, out)
     end,
   }
 end

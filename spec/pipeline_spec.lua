@@ -269,6 +269,57 @@ describe("tc.emit_pipeline_warp_specialized", function()
     end)
   end
 
+  for _, walk in ipairs{ "nd", "dynamic" } do
+    for _, steps in ipairs{ 2, 3, 5 } do
+      it(("of pipelines: the loads of a tile under the end of the one before, %s, %d at once"):format(walk, steps), function()
+        local o = { m = 256, n = 192, k = 192, walk = walk, steps = steps, overlaps = true }
+        local a, b = kernels.integers({ o.m, o.k }, tc.bfloat16, 1), kernels.integers({ o.k, o.n }, tc.bfloat16, 2)
+        in_all_modes(pipelines.tiles(o), equal(tc.reference.matmul(a, b)), function()
+          return a, b, tc.zeros({ o.m, o.n }, tc.float32)
+        end)
+      end)
+    end
+  end
+
+  for _, o in ipairs{ { rows = 384, columns = 128, turns = 3, steps = 2 }, { rows = 384, columns = 128, turns = 3, steps = 3 },
+                      { rows = 320, columns = 64, turns = 5, steps = 4, delay = 1 }, { rows = 96, columns = 64, turns = 3, steps = 2 },
+                      { rows = 384, columns = 128, turns = 4, steps = 5, computes = 2 }, { rows = 384, columns = 64, turns = 2, steps = 1 },
+                      { rows = 384, columns = 64, turns = 2, steps = 3, apart = true } } do
+    local title = {}
+    for key, value in pairs(o) do title[#title + 1] = key .. " " .. tostring(value) end
+    table.sort(title)
+    it("of pipelines streams bands: " .. table.concat(title, ", "), function()
+      local a, scale = numbers({ o.rows, o.columns }, 1), numbers({ 1, 64 }, 2)
+      local bias = numbers({ o.turns, 64 }, 3)
+      local x, y, z = a:totable(), scale:totable(), bias:totable()
+      local expected = table_of(o.rows, o.columns, function(i, j)
+        return x[i + 1][j + 1] * y[1][j % 64 + 1] + z[i // (o.rows // o.turns) + 1][j % 64 + 1]
+      end)
+      in_all_modes(pipelines.turns(o), equal(expected), function()
+        return a, scale, bias, tc.zeros({ o.rows, o.columns }, tc.float32)
+      end)
+    end)
+  end
+
+  it("of pipelines has no gap between its runs", function()
+    local function clocks(overlaps)
+      local o = { m = 512, n = 192, k = 256, walk = "nd", workers = 1, steps = 4, overlaps = overlaps }
+      return pipelines.tiles(o):info{ target = "sm_100a" }.estimate.microseconds
+    end
+    assert.is_true(clocks(true) < 0.95 * clocks(false))
+  end)
+
+  it("takes a pipeline of one role in its body", function()
+    local a, b = numbers({ 128, 64 }, 1), numbers({ 96, 64 }, 2)
+    local x, y = a:totable(), b:totable()
+    local expected = table_of(128, 64, function(i, j)
+      local sum = x[i + 1][j + 1]
+      for r = 1, 96 do sum = sum + y[r][j + 1] end
+      return sum
+    end)
+    in_all_modes(pipelines.inner(), equal(expected), function() return a, b, tc.zeros({ 128, 64 }, tc.float32) end)
+  end)
+
   it("carries values over the steps in compute_context", function()
     local kernel = tc.kernel{
       name = "carry", args = { tc.gmem({ 512, 64 }, tc.float32), tc.gmem({ 64, 64 }, tc.float32) },
@@ -372,6 +423,22 @@ describe("tc.emit_pipeline_warp_specialized", function()
     "max_concurrent_steps must be greater than delay_release, but max_concurrent_steps=2, delay_release=2",
     function() emit{ in_specs = { spec{ delay_release = 2 } } } end,
     function() emit{ in_specs = { spec{ delay_release = 2 } }, max_concurrent_steps = 3 } end)
+  refuses("a pipeline of pipelines of different sizes", "A pipeline of pipelines is not supported with dynamic grids",
+    function() emit{ grid = { tc.axis_index(0) + 1 }, turn = tc.axis_index(0) } end,
+    function() emit{ grid = { 4 }, turn = tc.axis_index(0) } end)
+  refuses("turns before the first",
+    "bad argument #2 to 'emit_pipeline_warp_specialized' (option 'turn' must be an integer >= 0 or a recorded s32, got integer -1)",
+    function() emit{ grid = { 4 }, turn = -1 } end, function() emit{ grid = { 4 }, turn = 0 } end)
+  refuses("a place in a role",
+    "tc.emit_pipeline_warp_specialized stands in shared code, but this is in a block of role 'other'",
+    function() tc.role{ name = "other", warps = 1 }(function() emit{ grid = { 4 } } end) end)
+  helper.refuses("a second call of a pipeline with turn",
+    "A pipeline with turn is called once: two calls would take the same steps of the ring", function(a)
+      local run = tc.emit_pipeline_warp_specialized(function() end, { grid = { 4 }, turn = 0,
+        in_specs = { tc.block_spec({ 8, 64 }, function(i) return i, 0 end) } })
+      run(a)
+      return function() run(a) end
+    end, { args = { tc.gmem({ 64, 64 }, tc.float16) } })
   refuses("outputs of several roles", "SMEM outputs are not supported with multiple compute warpgroups",
     function()
       emit{ out_specs = { spec() }, compute = { tc.role{ warpgroups = 1 }, tc.role{ warpgroups = 1 } } }
@@ -389,4 +456,55 @@ describe("tc.emit_pipeline_warp_specialized", function()
       end)
     end)
   end
+end)
+
+describe("A pipeline that is never called", function()
+  local function emit(name)
+    return tc[name](function() end, { grid = { 4 }, in_specs = { tc.block_spec({ 8, 64 }, function(i) return i, 0 end) } })
+  end
+  local args = { tc.gmem({ 64, 64 }, tc.float16) }
+
+  for _, name in ipairs{ "emit_pipeline", "emit_pipeline_warp_specialized" } do
+    it("is refused where the recording ends: " .. name, function()
+      local message = helper.message(function()
+        tc.kernel{ name = "unused", args = args, body = function() emit(name) end }
+      end)
+      assert.are.equal(("The result of this tc.%s is never called: nothing of it is recorded"):format(name),
+        helper.first_line(message))
+      assert.is_string(tc.kernel{ name = "used", args = args, body = function(a) emit(name)(a) end }:ptx())
+    end)
+  end
+
+  it("may still be called at the prompt", function()
+    local k, a = tc.record{ name = "prompt", args = args }
+    local run = emit "emit_pipeline"
+    helper.message(function() k:finish() end)
+    run(a)
+    k:finish()
+    assert.is_string(k:ptx())
+  end)
+
+  it("is none whose call failed and was taken back", function()
+    local message = helper.message(function()
+      tc.kernel{ name = "failed", args = args, grid = { 2 }, body = function(a)
+        local run = emit "emit_pipeline"
+        pcall(function()
+          tc.when(tc.axis_index(0):eq(0), function()
+            run(a)
+            error "not so"
+          end)
+        end)
+      end }
+    end)
+    assert.is_truthy(message:find "is never called")
+  end)
+
+  it("is forgotten with the block that made it", function()
+    tc.kernel{ name = "gone", args = args, grid = { 2 }, body = function()
+      pcall(tc.when, tc.axis_index(0):eq(0), function()
+        emit "emit_pipeline"
+        error "not so"
+      end)
+    end }
+  end)
 end)

@@ -362,6 +362,27 @@ describe("tc.planar_snake", function()
     assert.are.same({ 0, 1, 10, 11, 20, 21, 22, 23, 12, 13, 2, 3, 4, 14, 24 }, order)
   end)
 
+  helper.refuses("takes an element of the plane",
+    "tc.planar_snake: element 12 is outside of the plane (3, 4).", function()
+      return function() tc.planar_snake(12, { 3, 4 }, 0, 2) end, function() tc.planar_snake(11, { 3, 4 }, 0, 2) end
+    end)
+  helper.refuses("counts from 0",
+    "tc.planar_snake: element -1 is outside of the plane (3, recorded s32: grid0).",
+    function()
+      local n = tc.axis_index(0)
+      return function() tc.planar_snake(-1, { 3, n }, 0, 2) end, function() tc.planar_snake(0, { 3, n }, 0, 2) end
+    end, { grid = { 4 } })
+  for _, case in ipairs{ { "float", function(x) return x[0]:load() end, "recorded f32: %0" },
+                         { "condition", function() return tc.axis_index(0):lt(2) end, "recorded predicate: grid0 < 2" } } do
+    helper.refuses("takes no " .. case[1],
+      ("bad argument #1 to 'planar_snake' (lin_idx: integer or recorded s32 expected, got tcmma.scalar (%s))"):format(case[3]),
+      function(x)
+        local index = case[2](x)
+        return function() tc.planar_snake(index, { 3, 4 }, 0, 2) end,
+          function() tc.planar_snake(tc.axis_index(0), { 3, 4 }, 0, 2) end
+      end, { args = { tc.gmem({ 4 }, tc.float32) }, grid = { 4 } })
+  end
+
   it("gives recorded indices the same places, each once", function()
     for _, m in ipairs{ 4, 16 } do
       for _, n in ipairs{ 4, 10 } do

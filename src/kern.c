@@ -311,6 +311,7 @@ void tc_kern_mark(const struct kern *k, struct kern_mark *m)
 	m->roles = k->roles.count;
 	m->vars = k->vars.count;
 	m->aliases = k->aliases.count;
+	m->promises = k->promises.count;
 }
 
 /* Owners of vars and register limits follow from the ops that are left. */
@@ -355,13 +356,26 @@ static void derive(struct kern *k, const struct scope *s)
 	}
 }
 
+/* What kept a promise may be among the ops that are taken back. */
+static void rollback_promises(struct kern *k, const struct kern_mark *m)
+{
+	k->promises.count = m->promises;
+	for (int i = 0; i < m->promises; i++) {
+		struct promise *p = k->promises.item[i];
+
+		if (p->kept_at > m->op_count)
+			p->kept_at = -1;
+	}
+}
+
 void tc_kern_rollback(struct kern *k, const struct kern_mark *m)
 {
 	struct scope *s = m->scope;
 
 	if (k->current == s && k->op_count == m->op_count && k->allocs.count == m->allocs &&
 	    k->barriers.count == m->barriers && k->roles.count == m->roles &&
-	    k->vars.count == m->vars && k->aliases.count == m->aliases)
+	    k->vars.count == m->vars && k->aliases.count == m->aliases &&
+	    k->promises.count == m->promises)
 		return;
 	while (k->current != s)
 		tc_kern_close(k);
@@ -379,6 +393,7 @@ void tc_kern_rollback(struct kern *k, const struct kern_mark *m)
 	k->roles.count = m->roles;
 	k->vars.count = m->vars;
 	k->aliases.count = m->aliases;
+	rollback_promises(k, m);
 	for (int i = 0; i < k->allocs.count; i++) {
 		struct alloc *a = k->allocs.item[i];
 
@@ -397,4 +412,25 @@ void tc_kern_rollback(struct kern *k, const struct kern_mark *m)
 		v->read_by = 0;
 	}
 	derive(k, k->root);
+}
+
+/* ---- promises ------------------------------------------------------------ */
+
+struct promise *tc_kern_promise(struct kern *k, int id, const char *const *text)
+{
+	struct promise *p = tc_arena_alloc(&k->arena, sizeof *p);
+
+	p->id = id;
+	for (int i = 0; text[i]; i++)
+		p->text[i] = tc_arena_strdup(&k->arena, text[i]);
+	p->pos = k->err.pos;
+	p->kept_at = -1;
+	tc_ptrvec_add(k, &k->promises, p);
+	return p;
+}
+
+void tc_kern_keep(struct kern *k, struct promise *p)
+{
+	if (p->kept_at < 0)
+		p->kept_at = k->op_count;
 }

@@ -489,6 +489,7 @@ struct kern {
 	/* recording */
 	struct scope *root, *current;
 	struct ptrvec allocs, barriers, roles, vars, aliases; /* in order of creation */
+	struct ptrvec promises;                               /* record.h */
 	int op_count, val_count, frag_count;
 	struct op *roleless_op;     /* first op that made the kernel role-less */
 	struct role *implicit_role; /* its role, NULL: none yet; stands in `roles` too */

@@ -50,6 +50,9 @@ static int update(lua_State *L, int row)
 
 	a.ref = tc_check_recorded(L, 1, TC_REF);
 	tc_check_stored(L, 2, &a.value);
+	if (a.update->is_bitwise && a.value.kind == 'f' && !a.value.integral)
+		return tc_argerror(L, 2, "fragment, recorded s32 or integer expected, got %s",
+				   tc_describe(L, 2));
 	tc_record_call(L, record_update, &a);
 	return 0;
 }

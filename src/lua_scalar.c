@@ -490,6 +490,18 @@ static const struct tc_function methods[] = {
 	{NULL, NULL, NULL},
 };
 
+static int scalar_field(lua_State *L)
+{
+	static const enum dtype dtypes[] = {
+		[VT_S32] = DT_I32, [VT_F32] = DT_F32, [VT_PRED] = DT_BOOL};
+	const struct val *v = tc_read_recorded(L, 1, TC_SCALAR, NULL);
+
+	if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "dtype") != 0)
+		return 0;
+	tc_push_dtype(L, dtypes[v->type]);
+	return 1;
+}
+
 void tc_open_scalar(lua_State *L)
 {
 	static const luaL_Reg meta[] = {
@@ -510,7 +522,8 @@ void tc_open_scalar(lua_State *L)
 		"A recorded scalar: s32, f32 or a predicate. Operators record. Of s32: "
 		"`+ - * // % & | ~ << >>`, which wrap; `//` and `%` floor as in Lua, `>>` "
 		"keeps the sign (in Lua it does not). Of f32: `+ - * /`. Of predicates: "
-		"`& | ~`. It has no value while recording.",
-		methods, meta, NULL);
+		"`& | ~`. It has no value while recording.\n"
+		"---@field dtype tcmma.dtype `tc.int32`, `tc.float32` or `tc.bool`",
+		methods, meta, scalar_field);
 	tc_functions(L, "tcmma", functions);
 }

@@ -275,12 +275,11 @@ static int async_prefetch(lua_State *L)
 
 /* ---- documented messages of what is written in Lua ------------------------- */
 
-#define MOST_WORDS 8
-
 struct documented {
 	struct err e;
 	enum tc_error id;
-	const char *text[MOST_WORDS + 2]; /* further lines, words, NULL */
+	const char *text[TC_PROMISE_WORDS + 2]; /* further lines, words, NULL */
+	struct promise *promise;
 };
 
 static void fail_documented(void *arg)
@@ -295,7 +294,8 @@ static const char raise_doc[] = "raise_documented(id: string, ...: string)\n"
 				"id in src/errors.def, and "
 				"the texts for its words. For libraries written on this module.";
 
-static int raise_documented(lua_State *L)
+/* Pushes the message that the arguments give: an id and the texts of its words. */
+static struct documented *push_documented(lua_State *L)
 {
 	static const char *const ids[] = {
 #define SECTION(title)
@@ -308,30 +308,71 @@ static int raise_documented(lua_State *L)
 	struct documented *d;
 
 	if (lua_type(L, 1) != LUA_TSTRING)
-		return tc_argerror(L, 1, "id of a message expected, got %s", tc_describe(L, 1));
+		tc_argerror(L, 1, "id of a message expected, got %s", tc_describe(L, 1));
 	while (ids[id] && strcmp(ids[id], lua_tostring(L, 1)) != 0)
 		id++;
 	if (!ids[id])
-		return tc_argerror(L, 1, "there is no message '%s'", lua_tostring(L, 1));
+		tc_argerror(L, 1, "there is no message '%s'", lua_tostring(L, 1));
 	for (int i = 2; i <= words + 1; i++)
 		if (lua_type(L, i) != LUA_TSTRING)
-			return tc_argerror(L, i, "text of a word expected, got %s",
-					   tc_describe(L, i));
-	if (words != tc_message_words((enum tc_error)id) || words > MOST_WORDS)
-		return tc_argerror(L, 1, "message '%s' has %d words, got %d", ids[id],
-				   tc_message_words((enum tc_error)id), words);
+			tc_argerror(L, i, "text of a word expected, got %s", tc_describe(L, i));
+	if (words != tc_message_words((enum tc_error)id) || words > TC_PROMISE_WORDS)
+		tc_argerror(L, 1, "message '%s' has %d words, got %d", ids[id],
+			    tc_message_words((enum tc_error)id), words);
 	d = lua_newuserdatauv(L, sizeof *d, 0);
 	memset(d, 0, sizeof *d);
 	d->id = (enum tc_error)id;
 	d->text[0] = "";
 	for (int i = 0; i < words; i++)
 		d->text[1 + i] = lua_tostring(L, 2 + i);
+	return d;
+}
+
+static int raise_documented(lua_State *L)
+{
+	struct documented *d = push_documented(L);
+
 	tc_call(L, &d->e, fail_documented, d);
 	return 0;
 }
 
+static const char promise_doc[] =
+	"promise_documented(id: string, ...: string) -> function\n"
+	"Raises a message of docs/errors.md, as `tc.raise_documented`, but where the recording "
+	"ends, and unless the function that is returned has been called by then. For libraries "
+	"whose objects must be used, such as the result of `tc.emit_pipeline`.";
+
+static void record_promise(struct kern *k, void *arg)
+{
+	struct documented *d = arg;
+
+	d->promise = tc_kern_promise(k, (int)d->id, d->text);
+}
+
+/* Upvalues: the kernel, the promise. */
+static int keep_promise(lua_State *L)
+{
+	const struct lua_kernel *owner = lua_touserdata(L, lua_upvalueindex(1));
+
+	if (owner->kern && !owner->kern->finished)
+		tc_kern_keep(owner->kern, lua_touserdata(L, lua_upvalueindex(2)));
+	return 0;
+}
+
+static int promise_documented(lua_State *L)
+{
+	struct documented *d = push_documented(L);
+
+	tc_record_call(L, record_promise, d);
+	tc_push_open_recording(L);
+	lua_pushlightuserdata(L, d->promise);
+	lua_pushcclosure(L, keep_promise, 2);
+	return 1;
+}
+
 static const struct tc_function functions[] = {
 	{"raise_documented", raise_documented, raise_doc},
+	{"promise_documented", promise_documented, promise_doc},
 	{"semaphore_signal", semaphore_signal, signal_doc},
 	{"semaphore_wait", semaphore_wait, semaphore_wait_doc},
 	{"griddepcontrol_wait", griddepcontrol_wait,

@@ -33,10 +33,24 @@ struct kern_mark {
 	struct scope *scope;
 	struct op *last, *roleless_op;
 	struct role *implicit_role;
-	int count, op_count, allocs, barriers, roles, vars, aliases;
+	int count, op_count, allocs, barriers, roles, vars, aliases, promises;
 };
 void tc_kern_mark(const struct kern *k, struct kern_mark *m);
 void tc_kern_rollback(struct kern *k, const struct kern_mark *m);
+
+/*
+ * A message that fails the recording at its end, at the line of the current call, unless the
+ * promise has been kept by then: of libraries whose objects have to be used.
+ */
+#define TC_PROMISE_WORDS 8
+struct promise {
+	int id; /* enum tc_error */
+	const char *text[TC_PROMISE_WORDS + 2];
+	struct srcpos pos;
+	int kept_at; /* ops recorded when it was kept; -1: it is not */
+};
+struct promise *tc_kern_promise(struct kern *k, int id, const char *const *text);
+void tc_kern_keep(struct kern *k, struct promise *p);
 
 /*
  * record.c: checks the draft (visibility of its operands, check.c, place) and
@@ -62,6 +76,8 @@ unsigned tc_kern_axes(struct kern *k, const char *const *names, int count);
 bool tc_has_cluster(const struct kern *k);                /* of more than one CTA */
 int tc_cluster_size(const struct kern *k, unsigned axes); /* CTAs along these axes */
 int tc_cluster_stride(const struct kern *k, int axis);    /* between ranks */
+/* The CTAs differ along these axes alone, if at all. */
+bool tc_cluster_reaches(const struct kern *k, int rank, int other, unsigned axes);
 /* Bits: ranks of the CTAs that share with rank 0 all but these axes. */
 uint32_t tc_cluster_line(const struct kern *k, unsigned axes);
 /* CTAs that an arrival reaches, and from which as many come; 1: its own. */
@@ -148,8 +164,9 @@ void tc_print_line(struct strbuf *b, const char *text);
 void tc_print_attributes(struct strbuf *b, const struct alloc *a);
 bool tc_ref_is_whole(const struct ref *r);
 extern const char *const tc_space_names[];
+extern const char *const tc_tmem_layouts[]; /* by enum tmem_layout, then NULL */
 /* print_op.c */
-const char *tc_op_name(const struct op *op); /* "mma", "atomic_add" */
+const char *tc_op_name(const struct op *op);                             /* "mma", "atomic_add" */
 void tc_print_op(struct strbuf *b, struct kern *k, const struct op *op); /* one line */
 void tc_print_ops(struct strbuf *b, struct kern *k);                     /* the scope tree */
 

@@ -368,8 +368,21 @@ void tc_verify(struct kern *k, const struct target *t)
 }
 
 /* The rest waits for the launch: another target may take what the likely one refuses. */
+static void verify_promises(struct kern *k)
+{
+	for (int i = 0; i < k->promises.count; i++) {
+		const struct promise *p = k->promises.item[i];
+
+		if (p->kept_at >= 0)
+			continue;
+		k->err.pos = p->pos;
+		tc_fail_documented(&k->err, (enum tc_error)p->id, p->text);
+	}
+}
+
 void tc_verify_recording(struct kern *k, const struct target *likely)
 {
+	verify_promises(k);
 	if (k->target) {
 		tc_verify(k, tc_target_find(k->target));
 	} else {

@@ -1,6 +1,7 @@
 --- Grids of work and indices in them, as numbers of Lua or recorded scalars.
 
 local arguments = require "tcmma.arguments"
+local tc = require "tcmma"
 
 local grid = {}
 
@@ -12,8 +13,9 @@ function grid.is_a(value, name)
   return (meta and rawget(meta, "__name")) == "tcmma." .. name
 end
 
+--- A whole number of Lua, or a recorded one.
 function grid.is_index(value)
-  return math.type(value) == "integer" or grid.is_a(value, "scalar")
+  return math.type(value) == "integer" or grid.is_a(value, "scalar") and value.dtype == tc.int32
 end
 
 --- Every element of a list passes; false for what is no list.

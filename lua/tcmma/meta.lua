@@ -479,7 +479,7 @@ function tc.dynamic_scheduling_loop(grid_names, body, opts) end
 ---A software pipeline in one role: for every step of `grid`, in order, the last dimension fastest, `body` gets tiles in
 ---SMEM that hold the blocks of the inputs, and fills those of the outputs. The blocks of `max_concurrent_steps` (1) steps
 ---are under way at once. The result is called with the arrays, inputs first: `tc.emit_pipeline(body, opts)(a, b, out)`;
----without that call nothing is recorded.
+---without that call nothing would be recorded, and the kernel is refused.
 ---
 ---`body(info, tiles...)`: `info.index` is a list of recorded scalars, `info.step` counts the steps. The block of an input
 ---that is the same at all steps is loaded once. Steps in a row that have one output block store it at the last of them;
@@ -500,11 +500,15 @@ function tc.emit_pipeline(body, opts) end
 ---  makes live on over the steps
 ---- `manual_consumed_barriers`: `body` arrives on `info.consumed` itself, as in
 ---  `tc.mma(acc, a, b, { barrier = info.consumed })`
+---- `turn`: a pipeline of pipelines. The pipeline stands in a loop over tiles, such as `tc.nd_loop`, and this is the turn
+---  of the loop, `info.local_index`: the memory role goes on with the blocks of the next turn while the compute roles
+---  finish this one. Every turn has the same grid, of known size
 ---
----At its end a run has given back all of its tiles. To overlap the loads of a tile of a matmul with the end of the one
----before, put the tiles into the grid.
+---Without `turn`, a run has given back all of its tiles and stored all of its outputs at its end. With it, the outputs are
+---stored when the kernel ends, or behind `tc.wait_smem_to_gmem(0)` in the compute role. In a block of a role, such as the
+---body of another pipeline, use `tc.emit_pipeline`.
 ---@param body function
----@param opts {grid: (integer|Scalar)[], in_specs?: table[], out_specs?: table[], max_concurrent_steps?: integer, memory?: Role, compute?: Role|Role[], num_compute_wgs?: integer, memory_registers?: integer, manual_consumed_barriers?: boolean, compute_context?: function}
+---@param opts {grid: (integer|Scalar)[], in_specs?: table[], out_specs?: table[], max_concurrent_steps?: integer, memory?: Role, compute?: Role|Role[], num_compute_wgs?: integer, memory_registers?: integer, manual_consumed_barriers?: boolean, compute_context?: function, turn?: integer|Scalar}
 ---@return function
 function tc.emit_pipeline_warp_specialized(body, opts) end
 
@@ -720,7 +724,8 @@ function tc.ones(shape, dtype, opts) end
 ---other in time, when their operands are still in L2.
 ---
 ---The plane is cut along `minor_dim` (0 or 1) into strips of `tile_width`; a strip is walked from one end of the other
----dimension to the opposite one, the next strip back again. The last strip may be narrower.
+---dimension to the opposite one, the next strip back again. The last strip may be narrower. A constant `lin_idx`
+---must be of the plane; a recorded one is not looked at, and names an element outside where it is beyond.
 ---@param lin_idx integer|Scalar
 ---@param shape (integer|Scalar)[]
 ---@param minor_dim integer
@@ -1556,6 +1561,7 @@ local class_role = {}
 
 ---A recorded scalar: s32, f32 or a predicate. Operators record. Of s32: `+ - * // % & | ~ << >>`, which wrap; `//` and `%` floor as in Lua, `>>` keeps the sign (in Lua it does not). Of f32: `+ - * /`. Of predicates: `& | ~`. It has no value while recording.
 ---@class tcmma.scalar
+---@field dtype tcmma.dtype `tc.int32`, `tc.float32` or `tc.bool`
 local class_scalar = {}
 
 ---Converted to tc.float32 (rounded to nearest), tc.int32 (truncated) or tc.bool (not 0).

@@ -2,7 +2,8 @@
 --
 -- A block of an input that changes from step to step has a ring of `max_concurrent_steps` tiles in SMEM; one that
 -- stays the same has one tile, loaded once.  Each run of a pipeline awaits every phase of its barriers, so that a
--- pipeline may stand in a loop or in another pipeline.
+-- pipeline may stand in a loop or in another pipeline; with `turn`, the ring goes on where the run of the turn before
+-- has left it instead, and the memory role awaits a tile only where it loads the next one.
 
 local arguments = require "tcmma.arguments"
 local documentation = require "tcmma.documentation"
@@ -157,6 +158,7 @@ local function plan_of(body, opts, name, known, standard_steps)
   local plan = { body = body, grid = opts.grid, steps = grids.size(opts.grid), opts = opts, name = name,
     inputs = opts.in_specs or {}, outputs = opts.out_specs or {}, tiles = {}, barriers = {} }
   plan.slots = opts.max_concurrent_steps or standard_steps
+  plan.used = tc.recording() and tc.promise_documented("PIPELINE_UNUSED", name) or function() end
   return plan
 end
 
@@ -242,6 +244,22 @@ end
 
 -- ---- outputs --------------------------------------------------------------------------------------------------
 
+--- The slot of a step, and how many steps of a run precede it, counted up to `slots`.
+local function slot_of(plan, step)
+  if plan.slots == 1 then return 0 end
+  local turn = plan.opts.turn
+  local shift = turn and plan.steps % plan.slots or 0
+  if shift ~= 0 then step = step + turn % plan.slots * shift end
+  return step % plan.slots
+end
+
+--- A condition: this step's slot held a tile before.
+local function is_used_before(plan, step)
+  local turn = plan.opts.turn
+  if not turn then return step:ge(plan.slots) end
+  return (step + least(turn, plan.slots) * plan.steps):ge(plan.slots)
+end
+
 --- The slot of this step may be written again.
 local function await_stores(plan, run)
   if #run.outputs > 0 then
@@ -286,7 +304,7 @@ local function finish_stores(plan, run)
   for _, operand in ipairs(run.outputs) do
     if operand.still then store(plan, operand, 0, 0, true) end
   end
-  if #run.outputs > 0 then tc.wait_smem_to_gmem(0, { wait_read_only = false }) end
+  if #run.outputs > 0 and not plan.opts.turn then tc.wait_smem_to_gmem(0, { wait_read_only = false }) end
 end
 
 -- ---- one role -------------------------------------------------------------------------------------------------
@@ -351,6 +369,7 @@ function pipeline.emit_pipeline(body, opts)
   shrink(plan)
   return function(...)
     run_alone(plan, bind(plan, table.pack(...)))
+    plan.used()
   end
 end
 
@@ -369,6 +388,8 @@ local specialized = {
     return math.type(value) == "integer" and value >= 24 and value <= 240 and value % 8 == 0
   end, "a multiple of 8 from 24 to 240" },
   num_compute_wgs = at_least(1),
+  turn = { function(value) return grids.is_index(value) and not (math.type(value) and value < 0) end,
+    "an integer >= 0 or a recorded s32" },
 }
 for name, option in pairs(common) do specialized[name] = option end
 
@@ -429,26 +450,42 @@ local function compute_registers(plan)
   return math.min(240, (512 - plan.opts.memory_registers) * 4 // warps // 8 * 8)
 end
 
-local function memory_role(plan, run, made)
-  if plan.opts.memory_registers then tc.set_max_registers(plan.opts.memory_registers) end
-  for _, operand in ipairs(run.still) do load(plan, operand, 0, 0, made.still_ready) end
+local function when_positive(value, fn)
+  if not math.type(value) then return tc.when(value:gt(0), fn) end
+  if value > 0 then fn() end
+end
+
+--- The last tiles of a run have been given back.
+local function await_tiles(plan, made)
   if made.ready then
-    tc.range(plan.steps, function(step)
-      local slot = plan.slots == 1 and 0 or step % plan.slots
-      tc.when(step:ge(plan.slots), function() tc.barrier_wait(made.consumed[slot]) end)
-      for _, operand in ipairs(run.moving) do load(plan, operand, step, slot, made.ready[slot]) end
-    end)
     local last = least(plan.steps, plan.slots)
     each(last, function(i) tc.barrier_wait(made.consumed[(plan.steps - last + i) % plan.slots]) end)
   end
   if made.still_ready then tc.barrier_wait(made.still_consumed) end
 end
 
+local function memory_role(plan, run, made)
+  if plan.opts.memory_registers then tc.set_max_registers(plan.opts.memory_registers) end
+  local turn = plan.opts.turn
+  if turn and made.still_ready then
+    when_positive(turn, function() tc.barrier_wait(made.still_consumed) end)
+  end
+  for _, operand in ipairs(run.still) do load(plan, operand, 0, 0, made.still_ready) end
+  if made.ready then
+    tc.range(plan.steps, function(step)
+      local slot = slot_of(plan, step)
+      tc.when(is_used_before(plan, step), function() tc.barrier_wait(made.consumed[slot]) end)
+      for _, operand in ipairs(run.moving) do load(plan, operand, step, slot, made.ready[slot]) end
+    end)
+  end
+  if not turn then await_tiles(plan, made) end
+end
+
 local function compute_steps(plan, run, made, which)
   local delay = plan.delay
   if made.still_ready then tc.barrier_wait(made.still_ready) end
   tc.range(plan.steps, function(step)
-    local slot = plan.slots == 1 and 0 or step % plan.slots
+    local slot = slot_of(plan, step)
     if made.ready then tc.barrier_wait(made.ready[slot]) end
     await_stores(plan, run)
     local info = { index = unravel(step, plan.grid), step = step, compute = which }
@@ -458,14 +495,14 @@ local function compute_steps(plan, run, made, which)
       if delay == 0 then
         tc.barrier_arrive(made.consumed[slot])
       else
-        tc.when(step:ge(delay), function() tc.barrier_arrive(made.consumed[(step - delay) % plan.slots]) end)
+        tc.when(step:ge(delay), function() tc.barrier_arrive(made.consumed[slot_of(plan, step - delay)]) end)
       end
     end
     store_step(plan, run, step, slot)
   end)
   if made.ready and not plan.opts.manual_consumed_barriers then
     local rest = least(plan.steps, delay)
-    each(rest, function(i) tc.barrier_arrive(made.consumed[(plan.steps - rest + i) % plan.slots]) end)
+    each(rest, function(i) tc.barrier_arrive(made.consumed[slot_of(plan, plan.steps - rest + i)]) end)
   end
   if made.still_ready then tc.barrier_arrive(made.still_consumed) end
   finish_stores(plan, run)
@@ -484,6 +521,13 @@ local function compute_role(plan, run, made, which)
   if not called then fail "PIPELINE_NOT_CALLED" end
 end
 
+--- Runs that follow each other in one ring have to count their steps alike, in a place that all roles pass.
+local function check_turn(plan)
+  local kernel = tc.recording()
+  if kernel and kernel.role then fail("PIPELINE_IN_ROLE", kernel.role.name) end
+  if plan.opts.turn and not math.type(plan.steps) then fail "PIPELINE_TURN_GRID" end
+end
+
 local function released_by(plan, name, slots)
   return barrier_of(plan, plan.axes and tc.cluster_barrier or tc.barrier, {
     name = name, num_arrivals = #plan.compute, num_barriers = slots,
@@ -495,10 +539,14 @@ end
 function pipeline.emit_pipeline_warp_specialized(body, opts)
   local plan = plan_of(body, opts, "emit_pipeline_warp_specialized", specialized, 2)
   check_inputs(plan)
-  shrink(plan)
+  check_turn(plan)
+  if not opts.turn then shrink(plan) end
   plan.delay = math.min(plan.delay, plan.slots - 1)
   roles_of(plan)
+  local called = false
   return function(...)
+    if called and opts.turn then fail("PIPELINE_TURN_TWICE") end
+    called = true
     local run, made = bind(plan, table.pack(...)), {}
     if #run.moving > 0 then
       made.ready = barrier_of(plan, tc.barrier,
@@ -513,6 +561,7 @@ function pipeline.emit_pipeline_warp_specialized(body, opts)
     for i, role in ipairs(plan.compute) do
       role(function() compute_role(plan, run, made, i - 1) end)
     end
+    plan.used()
   end
 end
 
@@ -532,7 +581,7 @@ the tile lacks, or `{ element = size }`, whose index counts elements instead of 
 A software pipeline in one role: for every step of `grid`, in order, the last dimension fastest, `body` gets tiles in
 SMEM that hold the blocks of the inputs, and fills those of the outputs. The blocks of `max_concurrent_steps` (1) steps
 are under way at once. The result is called with the arrays, inputs first: `tc.emit_pipeline(body, opts)(a, b, out)`;
-without that call nothing is recorded.
+without that call nothing would be recorded, and the kernel is refused.
 
 `body(info, tiles...)`: `info.index` is a list of recorded scalars, `info.step` counts the steps. The block of an input
 that is the same at all steps is loaded once. Steps in a row that have one output block store it at the last of them;
@@ -542,7 +591,7 @@ An MMA that reads a tile must be waited for before the step ends, or `delay_rele
   { "emit_pipeline_warp_specialized", pipeline.emit_pipeline_warp_specialized, "emit_pipeline_warp_specialized(body: "
     .. "function, opts: {grid: (integer|Scalar)[], in_specs?: table[], out_specs?: table[], max_concurrent_steps?: "
     .. "integer, memory?: Role, compute?: Role|Role[], num_compute_wgs?: integer, memory_registers?: integer, "
-    .. "manual_consumed_barriers?: boolean, compute_context?: function}) -> function" .. [[
+    .. "manual_consumed_barriers?: boolean, compute_context?: function, turn?: integer|Scalar}) -> function" .. [[
 
 The same with the loads in a role of their own, which runs up to `max_concurrent_steps` (2) steps ahead. It stands in
 shared code. `info.compute` is the number of the compute role, from 0. Options beside those of `tc.emit_pipeline`:
@@ -553,9 +602,13 @@ shared code. `info.compute` is the number of the compute role, from 0. Options b
   makes live on over the steps
 - `manual_consumed_barriers`: `body` arrives on `info.consumed` itself, as in
   `tc.mma(acc, a, b, { barrier = info.consumed })`
+- `turn`: a pipeline of pipelines. The pipeline stands in a loop over tiles, such as `tc.nd_loop`, and this is the turn
+  of the loop, `info.local_index`: the memory role goes on with the blocks of the next turn while the compute roles
+  finish this one. Every turn has the same grid, of known size
 
-At its end a run has given back all of its tiles. To overlap the loads of a tile of a matmul with the end of the one
-before, put the tiles into the grid.]] },
+Without `turn`, a run has given back all of its tiles and stored all of its outputs at its end. With it, the outputs are
+stored when the kernel ends, or behind `tc.wait_smem_to_gmem(0)` in the compute role. In a block of a role, such as the
+body of another pipeline, use `tc.emit_pipeline`.]] },
 })
 
 return pipeline

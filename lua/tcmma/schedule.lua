@@ -90,6 +90,15 @@ function schedule.nd_loop(grid, body, opts)
   end)
 end
 
+--- Of what is known: a number of an element of the plane.
+local function check_lin_idx(lin_idx, shape)
+  if not math.type(lin_idx) then return end
+  local count = grids.all_of(shape, math.type) and shape[1] * shape[2]
+  if lin_idx < 0 or count and lin_idx >= count then
+    arguments.documented("SNAKE_INDEX", lin_idx, show(shape))
+  end
+end
+
 function schedule.planar_snake(lin_idx, shape, minor_dim, tile_width)
   arguments.check(is_index(lin_idx), 1, "planar_snake", "lin_idx: integer or recorded s32", lin_idx)
   arguments.check(is_extents(shape) and #shape == 2, 2, "planar_snake",
@@ -97,6 +106,7 @@ function schedule.planar_snake(lin_idx, shape, minor_dim, tile_width)
   arguments.check(minor_dim == 0 or minor_dim == 1, 3, "planar_snake", "minor_dim: 0 or 1", minor_dim)
   arguments.check(math.type(tile_width) == "integer" and tile_width >= 1, 4, "planar_snake",
     "tile_width: an integer >= 1", tile_width)
+  check_lin_idx(lin_idx, shape)
   local minor_size, major_size = shape[minor_dim + 1], shape[2 - minor_dim]
   local strip = lin_idx // (major_size * tile_width)
   local within = lin_idx - strip * (major_size * tile_width)
@@ -236,7 +246,8 @@ The element of a plane of `shape` that comes `lin_idx`-th, for tiles that lie ne
 other in time, when their operands are still in L2.
 
 The plane is cut along `minor_dim` (0 or 1) into strips of `tile_width`; a strip is walked from one end of the other
-dimension to the opposite one, the next strip back again. The last strip may be narrower.]] },
+dimension to the opposite one, the next strip back again. The last strip may be narrower. A constant `lin_idx`
+must be of the plane; a recorded one is not looked at, and names an element outside where it is beyond.]] },
   { "cluster_cancel_result", schedule.cluster_cancel_result, "cluster_cancel_result(num_buffers?: integer) -> Ref"
     .. [[
 
