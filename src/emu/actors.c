@@ -226,6 +226,7 @@ bool emu_hazards_init(struct emu_cluster *cluster)
 		return false;
 	h->cluster = cluster;
 	h->marks.size = sizeof(struct emu_mark);
+	h->spreads.size = sizeof(struct emu_spread);
 	h->cells.size = sizeof(struct emu_cells);
 	h->words.size = sizeof(struct emu_words);
 	h->readers.size = sizeof(struct emu_reader);
@@ -303,6 +304,7 @@ void emu_hazards_free(struct emu_cluster *cluster)
 	free(h->sites);
 	free(h->site_table);
 	free(h->marks.items);
+	free(h->spreads.items);
 	free(h->cells.items);
 	free(h->words.items);
 	free(h->readers.items);

@@ -24,6 +24,11 @@ static struct emu_cell *cells_at(const struct emu_hazards *h, uint32_t index)
 	return ((struct emu_cells *)emu_pool_at(&h->cells, index))->of;
 }
 
+static struct emu_spread *spread_at(const struct emu_hazards *h, uint32_t index)
+{
+	return emu_pool_at(&h->spreads, index);
+}
+
 /* ---- lanes ---------------------------------------------------------------------------- */
 
 static inline uint8_t lane_of(int8_t lane, uint8_t shift, uint32_t byte)
@@ -31,39 +36,59 @@ static inline uint8_t lane_of(int8_t lane, uint8_t shift, uint32_t byte)
 	return (uint8_t)(lane + (int)(byte >> shift));
 }
 
-static inline bool is_any_lane(int8_t lane, uint8_t shift)
+static inline uint8_t mark_lane(const struct emu_hazards *h, const struct emu_mark *m,
+				uint32_t byte)
 {
-	return shift == EMU_ONE_LANE && (uint8_t)lane == EMU_ANY_LANE;
+	return m->spread ? spread_at(h, m->spread)->lane[byte / unit_bytes]
+			 : lane_of(m->lane, m->shift, byte);
 }
 
-/* Some byte of the units belongs to another lane than it did. */
-static bool lanes_differ(const struct emu_check *c, const struct emu_mark *m, uint32_t units)
+static inline uint32_t mark_site(const struct emu_hazards *h, const struct emu_mark *m,
+				 uint32_t unit)
 {
-	if ((m->lane == c->lane && m->shift == c->shift) || is_any_lane(m->lane, m->shift) ||
-	    is_any_lane(c->lane, c->shift))
+	return m->spread ? spread_at(h, m->spread)->site[unit] : m->site;
+}
+
+static inline uint8_t own_lane(const struct emu_check *c, uint32_t byte)
+{
+	return c->lanes ? c->lanes[byte / unit_bytes] : lane_of(c->lane, c->shift, byte);
+}
+
+static bool lane_races(const struct emu_check *c, const struct emu_mark *m, uint32_t byte)
+{
+	uint8_t lane = mark_lane(c->hazards, m, byte), own = own_lane(c, byte);
+
+	return (lane != own || c->many) && lane != EMU_ANY_LANE && own != EMU_ANY_LANE;
+}
+
+/* Lanes of one warp that have not met; the same instruction may touch one place twice. */
+static bool lanes_race(const struct emu_check *c, const struct emu_mark *m, uint32_t units)
+{
+	const struct emu_access *a = c->access;
+
+	if (!m->spread &&
+	    (m->site == a->site || (!c->lanes && m->lane == c->lane && m->shift == c->shift)))
 		return false;
-	for (uint32_t byte = 0; byte < EMU_BLOCK_BYTES; byte++)
-		if (units >> byte / unit_bytes & 1 &&
-		    lane_of(m->lane, m->shift, byte) != lane_of(c->lane, c->shift, byte))
+	for (uint32_t byte = 0; byte < EMU_BLOCK_BYTES; byte++) {
+		uint32_t unit = byte / unit_bytes;
+
+		if (units >> unit & 1 && mark_site(c->hazards, m, unit) != a->site &&
+		    lane_races(c, m, byte))
 			return true;
+	}
 	return false;
 }
 
 /* ---- whether an access is in order with a mark ------------------------------------------- */
 
-static bool ordered(const struct emu_check *c, const struct emu_mark *m, uint32_t units)
+static bool ordered_late(const struct emu_check *c, const struct emu_mark *m, uint32_t units)
 {
 	struct emu_access *a = c->access;
 	const struct emu_clock *clock = m->write ? c->writes : c->reads;
 
-	units &= m->units;
-	if (!units)
-		return true;
-	if (m->write && m->who == a->ordered_who && m->epoch <= a->ordered_epoch)
-		return true;
 	if (m->who == a->moment.who && a->in_order)
 		return a->kind != EMU_ACTOR_WARP || m->epoch != a->moment.epoch ||
-		       m->site == a->site || !lanes_differ(c, m, units);
+		       !lanes_race(c, m, units);
 	if (emu_clock_at(clock, m->who) >= m->epoch &&
 	    (!c->fenced || emu_clock_at(c->fenced, m->who) >= m->epoch)) {
 		if (m->write && m->who != a->moment.who) {
@@ -74,6 +99,15 @@ static bool ordered(const struct emu_check *c, const struct emu_mark *m, uint32_
 	}
 	return m->who == a->also || emu_both_atomic(c, m->atomic, m->who) ||
 	       (m->write && a->same && c->hazards->actors[m->who].kind == EMU_ACTOR_WARP);
+}
+
+static inline bool ordered(const struct emu_check *c, const struct emu_mark *m, uint32_t units)
+{
+	const struct emu_access *a = c->access;
+
+	units &= m->units;
+	return !units || (m->write && m->who == a->ordered_who && m->epoch <= a->ordered_epoch) ||
+	       ordered_late(c, m, units);
 }
 
 static bool all_ordered(const struct emu_check *c, const struct emu_block *b, uint32_t units)
@@ -89,43 +123,52 @@ static bool all_ordered(const struct emu_check *c, const struct emu_block *b, ui
 	return true;
 }
 
-/* ---- marks ---------------------------------------------------------------------------------- */
+/* ---- marks that go ------------------------------------------------------------------------- */
+
+static void free_spread(struct emu_hazards *h, struct emu_mark *m)
+{
+	if (m->spread)
+		emu_pool_give(&h->spreads, m->spread);
+	m->spread = 0;
+}
 
 static void free_marks(struct emu_hazards *h, struct emu_block *b)
 {
+	free_spread(h, &b->write);
+	free_spread(h, &b->read);
 	while (b->more) {
 		uint32_t next = mark_at(h, b->more)->next;
 
+		free_spread(h, mark_at(h, b->more));
 		emu_pool_give(&h->marks, b->more);
 		b->more = next;
 	}
 }
 
-/* Units of the mark that the access takes over; a read that nothing orders stays. */
-static inline uint32_t taken(const struct emu_check *c, const struct emu_mark *m, uint32_t units)
+/* The access takes over units of the mark; a read that nothing orders stays. */
+static inline void take_over(const struct emu_check *c, struct emu_mark *m, uint32_t units)
 {
 	const struct emu_access *a = c->access;
 
 	units &= m->units;
-	if (!units || a->write)
-		return units;
-	if (m->write)
-		return 0;
-	return m->who == a->moment.who || emu_clock_at(c->reads, m->who) >= m->epoch ? units : 0;
+	if (!units || (!a->write && (m->write || (m->who != a->moment.who &&
+						  emu_clock_at(c->reads, m->who) < m->epoch))))
+		return;
+	m->units &= ~units;
+	if (!m->units && m->spread)
+		free_spread(c->hazards, m);
 }
 
 /* The number of marks that stay behind the last ones. */
-static uint32_t take_over(const struct emu_check *c, struct emu_block *b, uint32_t units)
+static uint32_t take_over_more(const struct emu_check *c, struct emu_block *b, uint32_t units)
 {
 	uint32_t *link = &b->more, count = 0;
 
-	b->write.units &= ~taken(c, &b->write, units);
-	b->read.units &= ~taken(c, &b->read, units);
 	while (*link) {
 		struct emu_mark *m = mark_at(c->hazards, *link);
 		uint32_t index = *link;
 
-		m->units &= ~taken(c, m, units);
+		take_over(c, m, units);
 		if (m->units) {
 			link = &m->next;
 			count++;
@@ -137,24 +180,76 @@ static uint32_t take_over(const struct emu_check *c, struct emu_block *b, uint32
 	return count;
 }
 
-static inline bool same_mark(const struct emu_mark *a, const struct emu_mark *b)
+/* ---- marks that come ------------------------------------------------------------------------ */
+
+/* Lanes and sites by unit; false without memory. */
+static bool spread_out(struct emu_hazards *h, struct emu_mark *m)
 {
-	return a->who == b->who && a->epoch == b->epoch && a->site == b->site &&
-	       a->lane == b->lane && a->shift == b->shift && a->atomic == b->atomic;
+	struct emu_spread *s;
+
+	if (m->spread)
+		return true;
+	m->spread = emu_pool_take(&h->spreads);
+	if (!m->spread)
+		return false;
+	s = spread_at(h, m->spread);
+	for (uint32_t unit = 0; unit < EMU_BLOCK_UNITS; unit++) {
+		s->site[unit] = m->site;
+		s->lane[unit] = lane_of(m->lane, m->shift, unit * unit_bytes);
+	}
+	return true;
 }
 
-static inline struct emu_mark mark_of(const struct emu_check *c, uint32_t units)
+static void put_units(const struct emu_check *c, struct emu_mark *m, uint32_t units)
+{
+	struct emu_spread *s = spread_at(c->hazards, m->spread);
+
+	for (uint32_t rest = units; rest; rest &= rest - 1) {
+		uint32_t unit = (uint32_t)__builtin_ctz(rest);
+
+		s->site[unit] = c->access->site;
+		s->lane[unit] = own_lane(c, unit * unit_bytes);
+	}
+	m->units |= units;
+}
+
+/* One mark for all that an actor has touched in an epoch, but for lanes that share words; columns
+   have no words, and of them no lanes that differ. */
+static inline bool joins(const struct emu_check *c, const struct emu_mark *m)
 {
 	const struct emu_access *a = c->access;
 
-	return (struct emu_mark){.units = units,
-				 .epoch = a->moment.epoch,
-				 .site = a->site,
-				 .who = a->moment.who,
-				 .atomic = emu_atomic_scope(a),
-				 .lane = c->lane,
-				 .shift = c->shift,
-				 .write = a->write};
+	return m->units && m->who == a->moment.who && m->epoch == a->moment.epoch &&
+	       m->write == a->write && m->atomic == emu_atomic_scope(a) && m->shift >= 2 &&
+	       c->shift >= 2 && (!c->fenced || (m->site == a->site && m->lane == c->lane));
+}
+
+static bool join(const struct emu_check *c, struct emu_mark *m, uint32_t units)
+{
+	if (!m->spread && !c->lanes && m->site == c->access->site && m->lane == c->lane &&
+	    m->shift == c->shift) {
+		m->units |= units;
+		return true;
+	}
+	if (!spread_out(c->hazards, m))
+		return false;
+	put_units(c, m, units);
+	return true;
+}
+
+static bool set(const struct emu_check *c, struct emu_mark *m, uint32_t units)
+{
+	const struct emu_access *a = c->access;
+
+	*m = (struct emu_mark){.units = units,
+			       .epoch = a->moment.epoch,
+			       .site = a->site,
+			       .who = a->moment.who,
+			       .atomic = emu_atomic_scope(a),
+			       .lane = c->lane,
+			       .shift = c->shift,
+			       .write = a->write};
+	return !c->lanes || join(c, m, units);
 }
 
 static bool push(struct emu_hazards *h, struct emu_block *b, const struct emu_mark *mark)
@@ -169,11 +264,25 @@ static bool push(struct emu_hazards *h, struct emu_block *b, const struct emu_ma
 	return true;
 }
 
+static bool note(struct emu_check *c, struct emu_block *b, uint32_t units, uint32_t count)
+{
+	struct emu_mark *last = c->access->write ? &b->write : &b->read;
+
+	if (joins(c, last))
+		return join(c, last, units);
+	for (uint32_t i = b->more; i; i = mark_at(c->hazards, i)->next)
+		if (joins(c, mark_at(c->hazards, i)))
+			return join(c, mark_at(c->hazards, i), units);
+	if (last->units && (count >= most_more || !push(c->hazards, b, last)))
+		return false;
+	return set(c, last, units);
+}
+
 /* What an ordered queue touched last, it touches again: most blocks of a matrix multiplication. */
 static inline bool touch_again(const struct emu_access *a, struct emu_block *b, uint32_t units)
 {
 	if (!a->write || !a->in_order || a->kind == EMU_ACTOR_WARP || b->read.units || b->more ||
-	    b->write.who != a->moment.who || b->write.units != units)
+	    b->write.who != a->moment.who || b->write.units != units || b->write.spread)
 		return false;
 	b->write.epoch = a->moment.epoch;
 	b->write.site = a->site;
@@ -183,7 +292,6 @@ static inline bool touch_again(const struct emu_access *a, struct emu_block *b, 
 bool emu_block_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 {
 	const struct emu_access *a = c->access;
-	struct emu_mark now, *last = a->write ? &b->write : &b->read;
 	uint32_t count = 0;
 
 	if (b->cells || (a->defined && units & ~b->valid))
@@ -192,18 +300,12 @@ bool emu_block_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 		return true;
 	if (!all_ordered(c, b, units))
 		return false;
-	if (b->more) {
-		count = take_over(c, b, units);
-	} else {
-		b->write.units &= ~taken(c, &b->write, units);
-		b->read.units &= ~taken(c, &b->read, units);
-	}
-	now = mark_of(c, units);
-	if (last->units && same_mark(last, &now))
-		now.units |= last->units;
-	else if (last->units && (count >= most_more || !push(c->hazards, b, last)))
+	take_over(c, &b->write, units);
+	take_over(c, &b->read, units);
+	if (b->more)
+		count = take_over_more(c, b, units);
+	if (!note(c, b, units, count))
 		return false;
-	*last = now;
 	if (a->write)
 		b->valid |= units;
 	return true;
@@ -216,11 +318,13 @@ bool emu_block_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 static void put_word(struct emu_hazards *h, struct emu_cell *word, const struct emu_mark *m,
 		     uint32_t byte)
 {
-	uint8_t bytes =
-		m->shift < 2 ? (uint8_t)(EMU_WHOLE_WORD << (4 - (1 << m->shift)) & EMU_WHOLE_WORD)
-			     : EMU_WHOLE_WORD;
+	struct emu_mark mark = *m;
+	uint8_t bytes = EMU_WHOLE_WORD;
 
-	emu_cell_put(h, word, m, lane_of(m->lane, m->shift, byte + unit_bytes - 1), bytes);
+	if (m->shift < 2)
+		bytes = (uint8_t)(EMU_WHOLE_WORD << (4 - (1 << m->shift)) & EMU_WHOLE_WORD);
+	mark.site = mark_site(h, m, byte / unit_bytes);
+	emu_cell_put(h, word, &mark, mark_lane(h, m, byte + unit_bytes - 1), bytes);
 }
 
 static void put(struct emu_hazards *h, struct emu_cell *cell, const struct emu_mark *m, uint32_t i)
@@ -230,7 +334,7 @@ static void put(struct emu_hazards *h, struct emu_cell *cell, const struct emu_m
 
 	if (!units)
 		return;
-	if (units == 0xf && m->shift >= 4 && !cell->words) {
+	if (units == 0xf && m->shift >= 4 && !m->spread && !cell->words) {
 		emu_cell_put(h, cell, m, lane_of(m->lane, m->shift, byte), EMU_WHOLE_WORD);
 		return;
 	}
@@ -295,59 +399,52 @@ void emu_block_clear(struct emu_hazards *h, struct emu_block *b)
 void emu_block_written(struct emu_check *c, struct emu_block *b)
 {
 	emu_block_clear(c->hazards, b);
-	b->write = mark_of(c, UINT32_MAX);
 	b->valid = UINT32_MAX;
+	set(c, &b->write, UINT32_MAX);
 }
 
 /* ---- what has been touched ---------------------------------------------------------------------
  */
 
-static void spread(uint32_t units, uint64_t bytes[2])
+static uint32_t units_written(const struct emu_cell *cell)
 {
-	for (int half = 0; half < 2; half++, units >>= 16) {
-		uint64_t x = units & 0xffff;
+	uint32_t units = 0;
 
-		x = (x | x << 24) & 0x000000ff000000ffull;
-		x = (x | x << 12) & 0x000f000f000f000full;
-		x = (x | x << 6) & 0x0303030303030303ull;
-		x = (x | x << 3) & 0x1111111111111111ull;
-		bytes[half] = x * 0xf;
-	}
+	for (uint32_t w = 0; w < units_in_cell; w++)
+		units |= (uint32_t)((cell->valid >> w * unit_bytes & 0xf) != 0) << w;
+	return units;
 }
 
-/* Whole words; what was written behind the read need not be in it. */
-static uint16_t read_of(const struct emu_hazards *h, const struct emu_cell *cell)
+/* What was written behind the read need not be in it. */
+static uint32_t units_read(const struct emu_hazards *h, const struct emu_cell *cell)
 {
 	const struct emu_words *words;
 	uint32_t units = 0;
 
 	if (!cell->words)
-		return cell->read_who ? EMU_WHOLE_CELL : 0;
+		return cell->read_who ? 0xf : 0;
 	words = emu_pool_at(&h->words, cell->words);
-	for (uint32_t i = 0; i < units_in_cell; i++)
-		units |= (uint32_t)(words->of[i].read_who != 0) << i;
-	return bytes_of(units);
+	for (uint32_t w = 0; w < units_in_cell; w++)
+		units |= (uint32_t)(words->of[w].read_who != 0) << w;
+	return units;
 }
 
-void emu_block_touched(const struct emu_hazards *h, const struct emu_block *b, uint64_t written[2],
-		       uint64_t read[2])
+void emu_block_touched(const struct emu_hazards *h, const struct emu_block *b, uint32_t *written,
+		       uint32_t *read)
 {
-	uint32_t units = b->read.units;
-
-	if (!b->cells) {
-		for (uint32_t i = b->more; i; i = mark_at(h, i)->next)
-			if (!mark_at(h, i)->write)
-				units |= mark_at(h, i)->units;
-		spread(b->valid, written);
-		spread(units, read);
+	*written = b->valid;
+	*read = b->read.units;
+	for (uint32_t i = b->more; i; i = mark_at(h, i)->next)
+		if (!mark_at(h, i)->write)
+			*read |= mark_at(h, i)->units;
+	if (!b->cells)
 		return;
-	}
-	written[0] = written[1] = read[0] = read[1] = 0;
+	*written = *read = 0;
 	for (uint32_t i = 0; i < EMU_BLOCK_CELLS; i++) {
 		const struct emu_cell *cell = &cells_at(h, b->cells)[i];
 
-		written[i / 4] |= (uint64_t)cell->valid << i % 4 * EMU_CELL_BYTES;
-		read[i / 4] |= (uint64_t)read_of(h, cell) << i % 4 * EMU_CELL_BYTES;
+		*written |= units_written(cell) << units_in_cell * i;
+		*read |= units_read(h, cell) << units_in_cell * i;
 	}
 }
 

@@ -1,5 +1,5 @@
 /*
- * Clusters on several host threads.  Each leaves a footprint of the bytes of global
+ * Clusters on several host threads.  Each leaves a footprint of the words of global
  * memory that it has read and written; footprints are compared in the order of the
  * clusters.  What a page held before its first write is kept, so that a grid
  * whose clusters meet can begin again on one thread.
@@ -12,7 +12,7 @@
 
 struct page {
 	uint64_t number;
-	uint64_t written[EMU_PAGE_BLOCKS][2], read[EMU_PAGE_BLOCKS][2]; /* bytes of each block */
+	uint32_t written[EMU_PAGE_BLOCKS], read[EMU_PAGE_BLOCKS]; /* words of each block */
 };
 
 struct saved {
@@ -119,7 +119,7 @@ static void take_page(const struct emu_hazards *h, struct page *to, const struct
 {
 	to->number = from->number;
 	for (int i = 0; i < EMU_PAGE_BLOCKS; i++)
-		emu_block_touched(h, &from->blocks[i], to->written[i], to->read[i]);
+		emu_block_touched(h, &from->blocks[i], &to->written[i], &to->read[i]);
 }
 
 struct emu_footprint *emu_footprint_take(const struct emu_cluster *cluster)
@@ -143,18 +143,14 @@ void emu_footprint_free(struct emu_footprint *footprint)
 
 static bool merge_page(struct page *all, const struct page *one)
 {
-	uint64_t both = 0;
+	uint32_t both = 0;
 
-	for (int i = 0; i < EMU_PAGE_BLOCKS; i++)
-		for (int half = 0; half < 2; half++) {
-			uint64_t written = one->written[i][half], read = one->read[i][half];
-			uint64_t *all_written = &all->written[i][half],
-				 *all_read = &all->read[i][half];
-
-			both |= (written & (*all_written | *all_read)) | (read & *all_written);
-			*all_written |= written;
-			*all_read |= read;
-		}
+	for (int i = 0; i < EMU_PAGE_BLOCKS; i++) {
+		both |= one->written[i] & (all->written[i] | all->read[i]);
+		both |= one->read[i] & all->written[i];
+		all->written[i] |= one->written[i];
+		all->read[i] |= one->read[i];
+	}
 	return !both;
 }
 

@@ -233,6 +233,12 @@ struct emu_watched {
 void emu_watch_operand(struct emu_watched *watched, const struct emu_smem_descriptor *descriptor,
 		       bool mn_major, int element_bytes, int rows, int k_bytes);
 void emu_access_global(struct emu_access *access, uint64_t address, uint64_t size);
+/*
+ * Units of the block at an address as the instruction gives it, each with the lane
+ * that touches it.  False where nothing has been noted.
+ */
+bool emu_access_spread(struct emu_access *access, enum emu_space space, uint64_t address,
+		       uint32_t units, const uint8_t *lanes, bool many);
 /* Columns of 16 lanes; bit i of `lanes` is lane 16 * window + i. */
 void emu_access_tmem(struct emu_access *access, struct emu_cta *cta, uint32_t column,
 		     uint32_t columns, uint32_t window, uint16_t lanes);
@@ -387,7 +393,8 @@ enum {
 	EMU_CELL_BYTES = 16,
 	EMU_BLOCK_CELLS = 8,
 	EMU_BLOCK_BYTES = EMU_BLOCK_CELLS * EMU_CELL_BYTES,
-	EMU_PAGE_BLOCKS = 32,
+	EMU_BLOCK_UNITS = EMU_BLOCK_BYTES / 4,
+	EMU_PAGE_BLOCKS = 8,
 	EMU_PAGE_CELLS = EMU_PAGE_BLOCKS * EMU_BLOCK_CELLS,
 	EMU_PAGE_BYTES = EMU_PAGE_BLOCKS * EMU_BLOCK_BYTES,
 	EMU_TMEM_WINDOW = 16,
@@ -406,12 +413,18 @@ struct emu_cells {
 struct emu_mark {
 	uint32_t units; /* a bit each; 0: it is none */
 	uint32_t epoch, site;
-	uint32_t next; /* of further ones: index, 0: none */
+	uint32_t next;   /* of further ones: index, 0: none */
+	uint32_t spread; /* lane and site differ from unit to unit: index, 0: they do not */
 	uint16_t who;
 	uint8_t atomic; /* enum emu_scope */
 	int8_t lane;    /* -1 with EMU_ONE_LANE: EMU_ANY_LANE */
 	uint8_t shift;
 	bool write;
+};
+
+struct emu_spread {
+	uint32_t site[EMU_BLOCK_UNITS];
+	uint8_t lane[EMU_BLOCK_UNITS];
 };
 
 struct emu_block {
@@ -463,8 +476,9 @@ struct emu_hazards {
 	uint32_t site_count, site_room;
 	uint32_t *site_table; /* 1 + index */
 	uint32_t site_buckets;
-	struct emu_pool marks, cells, words, readers; /* of struct emu_cells, emu_words */
-	struct emu_index pages;                       /* of struct emu_page */
+	struct emu_pool marks, spreads, readers;
+	struct emu_pool cells, words; /* of struct emu_cells, emu_words */
+	struct emu_index pages;       /* of struct emu_page */
 	struct emu_page *page_hit;
 	struct emu_places *places; /* of shared memory */
 	struct emu_sync barrier;   /* of the cluster */

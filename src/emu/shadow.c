@@ -209,6 +209,55 @@ void emu_access_global(struct emu_access *access, uint64_t address, uint64_t siz
 	}
 }
 
+/* ---- lanes in no order ----------------------------------------------------------------------- */
+
+static struct emu_block *global_block(const struct emu_order *order, uint64_t address)
+{
+	struct emu_between *between = order->warp->grid->between;
+	struct emu_page *page;
+
+	if (between && !*emu_between_footprints(between))
+		return NULL;
+	page = emu_page_of(order->hazards, address / EMU_PAGE_BYTES);
+	return page ? &page->blocks[address / EMU_BLOCK_BYTES % EMU_PAGE_BLOCKS] : NULL;
+}
+
+static struct emu_block *shared_block(const struct emu_access *access, uint32_t address,
+				      uint32_t units)
+{
+	struct emu_cta *owner = emu_shared_owner(access->order->warp->cta, address);
+	uint32_t block = ((address & EMU_SHARED_MASK) - EMU_SHARED_BASE) / EMU_BLOCK_BYTES;
+	struct emu_cta_hazards *h;
+
+	if (!owner || block >= owner->shared_bytes / EMU_BLOCK_BYTES)
+		return NULL;
+	h = emu_hazards_of_cta(owner);
+	for (uint32_t i = 0; access->write && i < EMU_BLOCK_CELLS; i++)
+		if (units >> 4 * i & 0xf)
+			h->swizzles[block * EMU_BLOCK_CELLS + i] = access->swizzle;
+	return &h->blocks[block];
+}
+
+bool emu_access_spread(struct emu_access *access, enum emu_space space, uint64_t address,
+		       uint32_t units, const uint8_t *lanes, bool many)
+{
+	struct emu_check c;
+	struct emu_block *block = NULL;
+
+	if (space == EMU_GLOBAL)
+		block = global_block(access->order, address);
+	else if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER)
+		block = shared_block(access, (uint32_t)address, units);
+	if (!block)
+		return false;
+	c = emu_check_begin(access, space == EMU_GLOBAL ? EMU_GLOBAL : EMU_SHARED);
+	if (space == EMU_GLOBAL)
+		access->defined = false;
+	c.lanes = lanes;
+	c.many = many;
+	return emu_block_touch(&c, block, units);
+}
+
 /* ---- tensor memory ------------------------------------------------------------------------------
  */
 

@@ -24,6 +24,8 @@ struct emu_check {
 	struct emu_spot spot;
 	int8_t lane; /* of the block that is touched: see struct emu_mark */
 	uint8_t shift;
+	const uint8_t *lanes; /* by unit, where that does not tell; NULL: it does */
+	bool many;            /* several lanes to a unit, of which `lanes` has the last */
 };
 
 struct emu_check emu_check_begin(struct emu_access *access, enum emu_space space);
@@ -60,9 +62,9 @@ struct emu_cell *emu_block_cells(struct emu_hazards *hazards, struct emu_block *
 void emu_block_written(struct emu_check *check, struct emu_block *block);
 /* Nobody has touched it. */
 void emu_block_clear(struct emu_hazards *hazards, struct emu_block *block);
-/* Bytes that have been written and read, a bit each. */
+/* Units of which a byte has been written or read. */
 void emu_block_touched(const struct emu_hazards *hazards, const struct emu_block *block,
-		       uint64_t written[2], uint64_t read[2]);
+		       uint32_t *written, uint32_t *read);
 /* Lanes of column `column` of a block of tensor memory that have been written. */
 uint16_t emu_block_lanes(const struct emu_hazards *hazards, const struct emu_block *block,
 			 uint32_t column);

@@ -102,28 +102,103 @@ static uint32_t lanes_in_row(const uint64_t *address, uint32_t mask, uint32_t fi
 	return end - first;
 }
 
+/* Lanes that follow each other in one block, in no order. */
+struct lanes_of_block {
+	uint64_t block; /* address / EMU_BLOCK_BYTES */
+	uint32_t lanes, units;
+	bool many; /* lanes to a unit */
+	uint8_t lane[EMU_BLOCK_UNITS];
+};
+
+static void watch_lane(struct emu_access *access, const struct emu_ins *ins,
+		       const uint64_t *address, uint32_t lane, uint32_t size,
+		       enum emu_access_kind kind)
+{
+	access->lane = (uint8_t)lane;
+	access->same = access->same_lanes >> lane & 1;
+	one(access, (enum emu_space)ins->space, address[lane], size, ins->semantics, kind);
+}
+
+static void watch_block_of_lanes(struct emu_access *access, const struct emu_ins *ins,
+				 const uint64_t *address, const struct lanes_of_block *b,
+				 uint32_t size, enum emu_access_kind kind)
+{
+	enum emu_space space = (enum emu_space)ins->space;
+	uint64_t at = b->block * EMU_BLOCK_BYTES;
+
+	access->same = !(b->lanes & ~access->same_lanes);
+	if (b->lanes & (b->lanes - 1) && size >= 4) {
+		if (space == EMU_GENERIC)
+			space = emu_generic_space(&at);
+		if (emu_access_spread(access, space, at, b->units, b->lane, b->many))
+			return;
+	}
+	EMU_FOR_LANES(lane, b->lanes)
+	{
+		watch_lane(access, ins, address, lane, size, kind);
+	}
+}
+
+/* `size` bytes of a lane do not reach into another block. */
+static void add_lane(struct lanes_of_block *b, uint64_t address, uint32_t lane, uint32_t size)
+{
+	uint32_t first = address % EMU_BLOCK_BYTES / 4, count = size < 4 ? 1 : size / 4;
+	uint32_t units = ((1u << count) - 1) << first;
+
+	b->many |= (b->units & units) != 0;
+	b->units |= units;
+	b->lanes |= 1u << lane;
+	for (uint32_t i = 0; i < count; i++)
+		b->lane[first + i] = (uint8_t)lane;
+}
+
+static void watch_spread(struct emu_access *access, const struct emu_ins *ins,
+			 const uint64_t *address, uint32_t mask, uint32_t size,
+			 enum emu_access_kind kind)
+{
+	struct lanes_of_block b = {.lanes = 0};
+
+	EMU_FOR_LANES(lane, mask)
+	{
+		uint64_t block = address[lane] / EMU_BLOCK_BYTES;
+
+		if (b.lanes && b.block != block) {
+			watch_block_of_lanes(access, ins, address, &b, size, kind);
+			b.lanes = b.units = b.many = 0;
+		}
+		b.block = block;
+		add_lane(&b, address[lane], lane, size);
+	}
+	watch_block_of_lanes(access, ins, address, &b, size, kind);
+}
+
 void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uint64_t *address,
 		     uint32_t mask, uint32_t same, uint32_t size, enum emu_access_kind kind)
 {
-	enum emu_space space = (enum emu_space)ins->space;
 	struct emu_access access =
 		emu_access_by_warp(warp->order, 0, kind, ins->semantics != EMU_WEAK);
+	uint32_t first = (uint32_t)emu_lowest(mask), count, lanes;
 
 	access.scope = ins->scope ? ins->scope : EMU_SCOPE_GPU;
 	access.same_lanes = same;
-	while (mask) {
-		uint32_t first = (uint32_t)emu_lowest(mask), count = 1, lanes;
-
-		/* Each strong access synchronises at its own place. */
-		if (!ins->semantics)
-			count = lanes_in_row(address, mask, first, size);
-		lanes = (count < EMU_LANES ? (1u << count) - 1 : EMU_FULL) << first;
-		access.lane = (uint8_t)first;
-		access.lane_bytes = count > 1 ? (uint8_t)size : 0;
-		access.same = !(lanes & ~same);
-		one(&access, space, address[first], count * size, ins->semantics, kind);
-		mask &= ~lanes;
+	/* Each strong access synchronises at its own place. */
+	if (ins->semantics) {
+		EMU_FOR_LANES(lane, mask)
+		{
+			watch_lane(&access, ins, address, lane, size, kind);
+		}
+		return;
 	}
+	count = lanes_in_row(address, mask, first, size);
+	lanes = (count < EMU_LANES ? (1u << count) - 1 : EMU_FULL) << first;
+	if (lanes != mask) {
+		watch_spread(&access, ins, address, mask, size, kind);
+		return;
+	}
+	access.lane = (uint8_t)first;
+	access.lane_bytes = count > 1 ? (uint8_t)size : 0;
+	access.same = !(mask & ~same);
+	one(&access, (enum emu_space)ins->space, address[first], count * size, EMU_WEAK, kind);
 }
 
 void emu_watch_one(struct emu_warp *warp, int lane, enum emu_space space, uint64_t address,
@@ -155,17 +230,18 @@ void emu_watch_before_write(struct emu_warp *warp, enum emu_space space, const u
 {
 	uint64_t kept = ~0ull;
 
-	if (!*emu_between_footprints(warp->grid->between))
+	if (!*emu_between_footprints(warp->grid->between) || space == EMU_SHARED ||
+	    space == EMU_SHARED_CLUSTER)
 		return;
 	EMU_FOR_LANES(l, mask)
 	{
 		uint64_t at = address[l];
 
-		if ((space == EMU_GENERIC ? emu_generic_space(&at) : space) != EMU_GLOBAL ||
-		    (at / EMU_PAGE_BYTES == kept && (at + size - 1) / EMU_PAGE_BYTES == kept))
+		if (at / EMU_PAGE_BYTES == kept && (at + size - 1) / EMU_PAGE_BYTES == kept)
 			continue;
-		emu_footprint_save(warp->grid, warp->order->hazards, at, size);
 		kept = at / EMU_PAGE_BYTES;
+		if ((space == EMU_GENERIC ? emu_generic_space(&at) : space) == EMU_GLOBAL)
+			emu_footprint_save(warp->grid, warp->order->hazards, at, size);
 	}
 }
 
