@@ -237,7 +237,10 @@ void *emu_mem(struct emu_warp *warp, int lane, enum emu_space space, uint64_t ad
 	where = emu_here(warp, lane);
 	void *host = emu_mem_global(warp->grid, &where, address, size, align, kind);
 
-	if (host)
+	if (host) {
+		memmove(warp->recent + 1, warp->recent, sizeof warp->recent - sizeof *warp->recent);
+		warp->recent[0] = warp->hit;
 		warp->hit = emu_find_allocation(warp->grid->emu, address, size);
+	}
 	return host;
 }

@@ -132,10 +132,8 @@ enum emu_step emu_atomic_execute(struct emu_warp *warp, const struct emu_ins *in
 				set(warp, emu_item(&ins->operands[0], i), (int)l, old);
 		}
 	}
-	emu_count_bytes(warp, lanes.space, (uint64_t)total * (uint32_t)__builtin_popcount(mask),
-			false);
-	emu_count_bytes(warp, lanes.space, (uint64_t)total * (uint32_t)__builtin_popcount(mask),
-			true);
+	emu_count_bytes(warp, lanes.space, (uint64_t)total * emu_count(mask), false);
+	emu_count_bytes(warp, lanes.space, (uint64_t)total * emu_count(mask), true);
 	if (changed)
 		emu_changed(warp->worker);
 	return EMU_NEXT;

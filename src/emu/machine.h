@@ -71,6 +71,12 @@ static inline const struct emu_operand *emu_item(const struct emu_operand *opera
 									    : operand;
 }
 
+/* How many lanes; most often all. */
+static inline uint32_t emu_count(uint32_t mask)
+{
+	return mask == EMU_FULL ? EMU_LANES : (uint32_t)__builtin_popcount(mask);
+}
+
 static inline int emu_lowest(uint32_t mask)
 {
 	return __builtin_ctz(mask);

@@ -3,159 +3,30 @@
 #include "hazard.h"
 #include "lanes.h"
 
-/* ---- addresses of all lanes ------------------------------------------------------- */
-
-struct window {
-	uint64_t base, size;
-	uint8_t *host;
-};
-
-/* The piece of memory that holds the first address: most often that of all. */
-static struct window guess_window(const struct emu_warp *warp, enum emu_space *space,
-				  uint64_t address, enum emu_access_kind kind)
-{
-	const struct emu_cta *cta = warp->cta;
-	const struct emu_allocation *hit = warp->hit;
-	struct window window = {0, 0, NULL};
-	uint64_t base = emu_shared_base(cta);
-
-	/* In the generic window the parameters lie elsewhere: slowly, then. */
-	if (*space == EMU_GENERIC) {
-		uint64_t inside = address;
-
-		*space = emu_generic_space(&inside);
-		if (*space == EMU_SHARED_CLUSTER)
-			base += EMU_WINDOW_SHARED;
-		if (*space == EMU_PARAM)
-			return window;
-	}
-	switch (*space) {
-	case EMU_SHARED:
-	case EMU_SHARED_CLUSTER:
-		return (struct window){base, cta->shared_bytes, cta->shared};
-	case EMU_GLOBAL:
-	case EMU_CONST:
-		if (hit && !hit->released && (kind == EMU_READ || !hit->read_only))
-			return (struct window){hit->address, hit->size, hit->host};
-		return window;
-	case EMU_PARAM:
-		if (kind == EMU_READ)
-			return (struct window){0, warp->grid->param_bytes, warp->grid->params};
-		return window;
-	default:
-		return window;
-	}
-}
-
-static bool resolve_local(struct emu_warp *warp, const uint64_t *address, uint32_t mask,
-			  uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes)
-{
-	EMU_FOR_LANES(l, mask)
-	{
-		uint64_t offset = address[l];
-
-		if (size <= warp->local_bytes && offset <= warp->local_bytes - size &&
-		    !(offset & (size - 1)))
-			lanes->at[l] = warp->local + (size_t)l * warp->local_bytes + offset;
-		else if (!(lanes->at[l] =
-				   emu_mem(warp, (int)l, EMU_LOCAL, offset, size, size, kind)))
-			return false;
-	}
-	return true;
-}
-
-static bool resolve_window(struct emu_warp *warp, enum emu_space space, const uint64_t *address,
-			   uint32_t mask, uint32_t size, enum emu_access_kind kind,
-			   struct emu_lanes *lanes)
-{
-	struct window window;
-
-	lanes->space = space;
-	window = guess_window(warp, &lanes->space, address[emu_lowest(mask)], kind);
-	EMU_FOR_LANES(l, mask)
-	{
-		uint64_t offset = address[l] - window.base;
-
-		if (size <= window.size && offset <= window.size - size &&
-		    !(address[l] & (size - 1))) {
-			lanes->at[l] = window.host + offset;
-			continue;
-		}
-		lanes->at[l] = emu_mem(warp, (int)l, space, address[l], size, size, kind);
-		if (!lanes->at[l])
-			return false;
-		/* What was just found is the next guess. */
-		if (warp->hit && (lanes->space == EMU_GLOBAL || lanes->space == EMU_CONST))
-			window = guess_window(warp, &lanes->space, address[l], kind);
-	}
-	return true;
-}
-
-bool emu_resolve(struct emu_warp *warp, const struct emu_ins *ins, int i, uint32_t mask,
-		 uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes)
-{
-	const struct emu_operand *operand = &ins->operands[i], *base = &operand->items[0];
-	uint64_t displacement = (uint64_t)operand->value, *address = lanes->address;
-	enum emu_space space = (enum emu_space)ins->space;
-
-	if (base->kind == EMU_O_REGISTER && base->bits == 64) {
-		const uint64_t *row = emu_row64(warp, base->ref);
-
-		for (int l = 0; l < EMU_LANES; l++)
-			address[l] = row[l] + displacement;
-	} else if (base->kind == EMU_O_REGISTER) {
-		const uint32_t *row = emu_row32(warp, base->ref);
-
-		for (int l = 0; l < EMU_LANES; l++)
-			address[l] = (uint32_t)(row[l] + (uint32_t)displacement);
-	} else {
-		uint64_t same = emu_value(warp, base, 0) + displacement;
-
-		for (int l = 0; l < EMU_LANES; l++)
-			address[l] = same;
-	}
-	if (space == EMU_LOCAL || space == EMU_PARAM_FUNCTION) {
-		lanes->space = EMU_LOCAL;
-		return resolve_local(warp, address, mask, size, kind, lanes);
-	}
-	if (!resolve_window(warp, space, address, mask, size, kind, lanes))
-		return false;
-	if (warp->order && kind != EMU_WRITE)
-		emu_watch_lanes(warp, ins, address, mask, 0, size, kind);
-	return true;
-}
-
-void emu_count_bytes(struct emu_warp *warp, enum emu_space space, uint64_t bytes, bool written)
-{
-	struct emu_counters *counters = &warp->worker->counters;
-
-	switch (space) {
-	case EMU_GLOBAL:
-		*(written ? &counters->global_written : &counters->global_read) += bytes;
-		break;
-	case EMU_SHARED:
-	case EMU_SHARED_CLUSTER:
-		*(written ? &counters->shared_written : &counters->shared_read) += bytes;
-		break;
-	default:
-		break;
-	}
-}
-
 /* ---- values ------------------------------------------------------------------------ */
 
+/* Lanes that are not active read what the first active one does, and keep what they have. */
 #define LOAD(type, cell, row, convert)                                                             \
 	{                                                                                          \
-		cell *d = row(warp, item->ref);                                                    \
+		cell part[EMU_LANES], *d = row(warp, item->ref),                                   \
+				      *to = mask == EMU_FULL ? d : part;                           \
+		type value;                                                                        \
                                                                                                    \
-		EMU_FOR_LANES(l, mask)                                                             \
-		{                                                                                  \
-			type value;                                                                \
-                                                                                                   \
+		for (int l = 0; l < EMU_LANES; l++) {                                              \
 			memcpy(&value, lanes->at[l] + offset, sizeof value);                       \
-			d[l] = (cell)(convert)value;                                               \
+			to[l] = (cell)(convert)value;                                              \
 		}                                                                                  \
+		if (to == part)                                                                    \
+			KEEP(cell)                                                                 \
 		break;                                                                             \
+	}
+
+#define KEEP(cell)                                                                                 \
+	{                                                                                          \
+		const uint32_t *m = emu_lane_mask(warp, mask);                                     \
+                                                                                                   \
+		for (int l = 0; l < EMU_LANES; l++)                                                \
+			d[l] = m[l] ? part[l] : d[l];                                              \
 	}
 
 enum load_shape {
@@ -254,16 +125,23 @@ static void load_element(struct emu_warp *warp, enum emu_type type, const struct
 
 enum emu_step emu_load(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	uint32_t size = emu_types[ins->type].bits / 8u;
+	uint32_t size = emu_types[ins->type].bits / 8u, count = ins->count;
+	uint64_t bytes = (uint64_t)size * count * emu_count(mask);
 	struct emu_lanes lanes;
+	const uint8_t *run;
 
-	if (!emu_resolve(warp, ins, 1, mask, size * ins->count, EMU_READ, &lanes))
+	if (ins->variant && mask == EMU_FULL && !warp->order &&
+	    (run = emu_resolve_run(warp, ins, 1, size * count, EMU_READ, &lanes))) {
+		(lanes.same ? emu_load_same : emu_load_run)(warp, ins, run);
+		emu_count_bytes(warp, lanes.space, bytes, false);
+		return EMU_NEXT;
+	}
+	if (!emu_resolve(warp, ins, 1, mask, size * count, EMU_READ, &lanes))
 		return EMU_STOPPED;
-	for (uint32_t i = 0; i < ins->count; i++)
+	for (uint32_t i = 0; i < count; i++)
 		load_element(warp, (enum emu_type)ins->type, emu_item(&ins->operands[0], (int)i),
 			     i * size, mask, &lanes);
-	emu_count_bytes(warp, lanes.space,
-			(uint64_t)size * ins->count * (uint32_t)__builtin_popcount(mask), false);
+	emu_count_bytes(warp, lanes.space, bytes, false);
 	return EMU_NEXT;
 }
 
@@ -271,6 +149,14 @@ enum emu_step emu_load(struct emu_warp *warp, const struct emu_ins *ins, uint32_
 	{                                                                                          \
 		const cell *s = row(warp, item->ref);                                              \
                                                                                                    \
+		if (mask == EMU_FULL) {                                                            \
+			for (int l = 0; l < EMU_LANES; l++) {                                      \
+				type value = (type)s[l];                                           \
+                                                                                                   \
+				memcpy(lanes->at[l] + offset, &value, sizeof value);               \
+			}                                                                          \
+			break;                                                                     \
+		}                                                                                  \
 		EMU_FOR_LANES(l, mask)                                                             \
 		{                                                                                  \
 			type value = (type)s[l];                                                   \
@@ -343,17 +229,23 @@ static void store_watched(struct emu_warp *warp, const struct emu_ins *ins, uint
 
 enum emu_step emu_store(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	uint32_t size = emu_types[ins->type].bits / 8u;
+	uint32_t size = emu_types[ins->type].bits / 8u * ins->count;
 	struct emu_lanes lanes;
+	uint8_t *run = NULL;
 
-	if (!emu_resolve(warp, ins, 0, mask, size * ins->count, EMU_WRITE, &lanes))
+	if (ins->variant && mask == EMU_FULL && !warp->order)
+		run = emu_resolve_run(warp, ins, 0, size, EMU_WRITE, &lanes);
+	if (!run && !emu_resolve(warp, ins, 0, mask, size, EMU_WRITE, &lanes))
 		return EMU_STOPPED;
-	if (warp->order && lanes.space != EMU_LOCAL)
+	if (run && lanes.same)
+		emu_store_last(warp, ins, run);
+	else if (run)
+		emu_store_run(warp, ins, run);
+	else if (warp->order && lanes.space != EMU_LOCAL)
 		store_watched(warp, ins, mask, &lanes);
 	else
 		store_elements(warp, ins, mask, &lanes);
-	emu_count_bytes(warp, lanes.space,
-			(uint64_t)size * ins->count * (uint32_t)__builtin_popcount(mask), true);
+	emu_count_bytes(warp, lanes.space, (uint64_t)size * emu_count(mask), true);
 	if (lanes.space != EMU_LOCAL)
 		emu_changed(warp->worker);
 	return EMU_NEXT;
@@ -482,7 +374,10 @@ static bool decode_access(struct emu_decode *decode, bool stores)
 	if (!stores && ins->space != EMU_CONST && ins->space != EMU_PARAM &&
 	    ins->space != EMU_LOCAL && ins->space != EMU_PARAM_FUNCTION)
 		ins->flags |= EMU_I_POLL;
-	return want_elements(decode, !address, ins->count, bits, !stores);
+	if (!want_elements(decode, !address, ins->count, bits, !stores))
+		return false;
+	ins->variant = (uint8_t)emu_run_of(ins, &ins->operands[!address], stores);
+	return true;
 }
 
 static bool decode_load(struct emu_decode *decode)

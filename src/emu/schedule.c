@@ -6,6 +6,7 @@
 #define QUANTUM          512
 #define RANDOM_QUANTUM   64u
 #define INTERRUPT_PERIOD (1u << 16)
+#define FIRST_LOOK       8u
 #define ADMIT_AFTER      (64u << 20)
 
 /* ---- waiting ------------------------------------------------------------------ */
@@ -60,13 +61,16 @@ static uint64_t hash_rows(const struct emu_frame *frame)
 }
 
 /*
- * A loop that looked at memory, changed nothing and comes by with the same
- * registers will do so until somebody else changes something.
+ * A loop that looked at memory, changed nothing and comes by with the same registers will do so
+ * until somebody else changes something.  To look at the registers takes as long as many
+ * instructions: it is done at the eighth time, the sixteenth and so on, and then at the time after
+ * that.
  */
 enum emu_step emu_poll_check(struct emu_warp *warp)
 {
 	struct emu_split *split = warp->split;
 	struct emu_worker *worker = warp->worker;
+	uint32_t times;
 	uint64_t hash;
 
 	if (!split->polled)
@@ -78,13 +82,16 @@ enum emu_step emu_poll_check(struct emu_warp *warp)
 		split->poll_repeats = 0;
 		return EMU_JUMPED;
 	}
-	hash = hash_rows(split->frame);
-	if (split->poll_repeats && hash == split->poll_hash) {
-		split->state = EMU_SPLIT_POLLING;
+	times = ++split->poll_repeats;
+	if (times >= FIRST_LOOK && !(times & (times - 1))) {
+		split->poll_hash = hash_rows(split->frame);
 		return EMU_YIELD;
 	}
-	split->poll_hash = hash;
-	split->poll_repeats = 1;
+	if (times <= FIRST_LOOK || (times - 1) & (times - 2))
+		return EMU_JUMPED;
+	hash = hash_rows(split->frame);
+	if (hash == split->poll_hash)
+		split->state = EMU_SPLIT_POLLING;
 	return EMU_YIELD;
 }
 
@@ -243,7 +250,7 @@ static void run_split(struct emu_worker *worker, struct emu_split *split)
 			split->pc++;
 			continue;
 		}
-		threads += mask == EMU_FULL ? EMU_LANES : (uint32_t)__builtin_popcount(mask);
+		threads += emu_count(mask);
 		warp->ins = ins;
 		if (ins->flags & warp->attention && special_flags(warp, ins, mask) != EMU_NEXT)
 			break;
