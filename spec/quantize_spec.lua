@@ -329,7 +329,7 @@ describe("Interleaved scales", function()
     assert.matches("scales expected: float8_e8m0fnu or float8_e4m3fn %(rows, K / block%), got f32%[128, 4%]",
       message(tc.interleave_scales, tc.zeros({ 128, 4 }, tc.f32)))
     assert.matches("scales expected", message(tc.interleave_scales, tc.zeros({ 128 }, tc.e8m0)))
-    assert.matches("option 'layout' must be \"scales\" or \"b_scales_m64_collective\", got \"rows\"",
+    assert.matches("option 'layout' must be one of \"scales\", \"b_scales_m64_collective\", got \"rows\"",
       message(tc.interleave_scales, tc.zeros({ 128, 4 }, tc.e8m0), { layout = "rows" }))
     assert.matches("an even number of rows up to 256, got e8m0%[384, 4%]", message(tc.interleave_scales,
       tc.zeros({ 384, 4 }, tc.e8m0), { layout = "b_scales_m64_collective" }))

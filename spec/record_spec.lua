@@ -82,7 +82,8 @@ describe("tc.kernel and tc.record", function()
     tc.commit_smem()
     local line = debug.getinfo(1, "l").currentline - 1
     assert(load("\n(...).commit_gmem()", "@elsewhere/other.lua"))(tc)
-    assert.matches(('^kernel "kernel", grid %%(1%%), recorded at [^\n]*record_spec%%.lua:%d\n'):format(line - 1), k:ops())
+    assert.matches(('^kernel "kernel", grid %%(1%%), recorded at [^\n]*record_spec%%.lua:%d\n'):format(line - 1),
+      k:ops())
     assert.matches(("\ncommit_smem  %%-%%- line %d\ncommit_gmem  %%-%%- other%%.lua:2\n$"):format(line), k:ops())
     k:close()
   end)

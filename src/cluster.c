@@ -28,19 +28,25 @@ int tc_cluster_stride(const struct kern *k, int axis)
 	return (int)stride;
 }
 
+bool tc_cluster_reaches(const struct kern *k, int rank, int other, unsigned axes)
+{
+	for (int i = 0; i < k->cluster_rank; i++) {
+		int stride = tc_cluster_stride(k, i), size = (int)k->cluster[i];
+
+		if (!(axes >> i & 1) && rank / stride % size != other / stride % size)
+			return false;
+	}
+	return true;
+}
+
 uint32_t tc_cluster_line(const struct kern *k, unsigned axes)
 {
-	uint32_t line = 1;
+	int ctas = tc_cluster_size(k, ~0u);
+	uint32_t line = 0;
 
-	for (int i = 0; i < k->cluster_rank; i++) {
-		uint32_t grown = 0;
-
-		if (!(axes >> i & 1))
-			continue;
-		for (int64_t j = 0; j < k->cluster[i]; j++)
-			grown |= line << (j * tc_cluster_stride(k, i));
-		line = grown;
-	}
+	for (int i = 0; i < ctas; i++)
+		if (tc_cluster_reaches(k, 0, i, axes))
+			line |= 1u << i;
 	return line;
 }
 

@@ -76,14 +76,7 @@ const char *tc_pair_text(struct kern *k, int64_t a, int64_t b)
 
 const char *tc_layout_text(struct kern *k, const struct alloc *a)
 {
-	static const char *const names[] = {"default",
-					    "half_lane",
-					    "m64_collective",
-					    "scales",
-					    "b_scales_m64_collective",
-					    "sparse_metadata"};
-
-	return tc_arena_printf(&k->arena, "%s(packing=%d)", names[a->layout], a->packing);
+	return tc_arena_printf(&k->arena, "%s(packing=%d)", tc_tmem_layouts[a->layout], a->packing);
 }
 
 const char *tc_got(struct kern *k, const char *name, const struct ref *r)

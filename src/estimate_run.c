@@ -102,18 +102,6 @@ static void arrive_at(struct sim *s, struct cta *c, const struct barrier *b, int
 	x->latest = 0;
 }
 
-/* CTAs of the cluster that differ from `rank` only along `axes`. */
-static bool reaches(const struct kern *k, int rank, int other, unsigned axes)
-{
-	for (int i = 0; i < k->cluster_rank; i++) {
-		int stride = tc_cluster_stride(k, i), size = (int)k->cluster[i];
-
-		if (!(axes >> i & 1) && rank / stride % size != other / stride % size)
-			return false;
-	}
-	return true;
-}
-
 static int barrier_index(struct sim *s, struct actor *a, const struct barrier_ref *b,
 			 const struct op *o)
 {
@@ -141,10 +129,11 @@ static void arrive(struct sim *s, struct actor *a, const struct barrier_ref *b, 
 		return;
 	}
 	for (int q = 0; q < s->ranks; q++) {
-		bool hit = q == a->cta->rank || (axes && reaches(s->kern, a->cta->rank, q, axes));
+		bool hit = q == a->cta->rank ||
+			   (axes && tc_cluster_reaches(s->kern, a->cta->rank, q, axes));
 
 		for (int g = 0; g < x->cluster_groups && x->cluster; g++)
-			hit |= reaches(s->kern, a->cta->rank, q, x->cluster_group[g]);
+			hit |= tc_cluster_reaches(s->kern, a->cta->rank, q, x->cluster_group[g]);
 		if (hit)
 			arrive_at(s, &home->ctas[q], x, index, at);
 	}
@@ -272,7 +261,8 @@ static void mma(struct sim *s, struct actor *a, const struct op *o)
 	for (int q = 0; q < s->ranks; q++) {
 		struct sm *sm = &s->sms[q];
 
-		if (q != a->cta->rank && !(axes && reaches(s->kern, a->cta->rank, q, axes)))
+		if (q != a->cta->rank &&
+		    !(axes && tc_cluster_reaches(s->kern, a->cta->rank, q, axes)))
 			continue;
 		sm->tensor_free = later(a->time + tc_cost.issue, sm->tensor_free) +
 				  later(clocks, smem / tc_cost.smem_bytes);

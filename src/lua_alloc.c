@@ -146,26 +146,19 @@ static void read_tiling(lua_State *L, int arg, struct alloc *a)
 
 static void read_layout(lua_State *L, int arg, struct allocation *a)
 {
-	static const char *const names[] = {"default",
-					    "half_lane",
-					    "m64_collective",
-					    "scales",
-					    "b_scales_m64_collective",
-					    "sparse_metadata",
-					    NULL};
 	const char *name = tc_option_string(L, arg, "layout", NULL);
 
 	if (!name)
 		return;
 	a->layout_given = true;
-	for (int i = 0; names[i]; i++) {
-		if (strcmp(name, names[i]) == 0) {
+	for (int i = 0; tc_tmem_layouts[i]; i++) {
+		if (strcmp(name, tc_tmem_layouts[i]) == 0) {
 			a->draft.layout = (enum tmem_layout)i;
 			return;
 		}
 	}
 	tc_argerror(L, arg, "unknown TMEM layout '%s' (%s)", name,
-		    tc_push_advice(L, name, names, "layouts"));
+		    tc_push_advice(L, name, tc_tmem_layouts, "layouts"));
 }
 
 static bool is_given(lua_State *L, int arg, const char *name)
@@ -349,18 +342,6 @@ static int union_newindex(lua_State *L)
 	return 0;
 }
 
-const char *tc_tmem_layout_name(const struct alloc *a)
-{
-	static const char *const names[] = {"default",
-					    "half_lane",
-					    "m64_collective",
-					    "scales",
-					    "b_scales_m64_collective",
-					    "sparse_metadata"};
-
-	return names[a->layout];
-}
-
 static int union_field(lua_State *L)
 {
 	struct kern *k;
@@ -371,7 +352,7 @@ static int union_field(lua_State *L)
 	if ((layout || collective) && r->alloc->space != SP_TMEM)
 		tc_text_call(L, k, refuse_attribute, (void *)key);
 	if (layout)
-		lua_pushstring(L, tc_tmem_layout_name(r->alloc));
+		lua_pushstring(L, tc_tmem_layouts[r->alloc->layout]);
 	else if (collective)
 		lua_pushboolean(L, r->alloc->collective);
 	else if (strcmp(key, "space") == 0)

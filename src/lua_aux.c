@@ -420,6 +420,34 @@ const char *tc_option_string(lua_State *L, int arg, const char *name, const char
 	return value;
 }
 
+const char *tc_push_words(lua_State *L, const char *const *words)
+{
+	luaL_Buffer b;
+
+	luaL_buffinit(L, &b);
+	for (int i = 0; words[i]; i++) {
+		luaL_addstring(&b, i ? ", \"" : "\"");
+		luaL_addstring(&b, words[i]);
+		luaL_addstring(&b, "\"");
+	}
+	luaL_pushresult(&b);
+	return lua_tostring(L, -1);
+}
+
+const char *tc_option_word(lua_State *L, int arg, const char *name, const char *const *words)
+{
+	const char *word = tc_option_string(L, arg, name, NULL);
+
+	if (!word)
+		return NULL;
+	for (int i = 0; words[i]; i++)
+		if (!strcmp(word, words[i]))
+			return words[i];
+	tc_argerror(L, arg, "option '%s' must be one of %s, got \"%s\"", name,
+		    tc_push_words(L, words), word);
+	return NULL;
+}
+
 lua_Integer tc_check_integer(lua_State *L, int arg, lua_Integer low, lua_Integer high)
 {
 	lua_Integer value = 0;

@@ -72,6 +72,9 @@ bool tc_run(struct device *d, struct run *r, struct err *e);
  */
 bool tc_run_report(lua_State *L, struct device *d, struct run *r, struct err *e);
 void tc_open_run(lua_State *L);
+/* lua_report.c: pushes the report of a run on d, of which an emulator fills r->report. */
+void tc_push_report(lua_State *L, const struct device *d, const struct run *r);
+void tc_open_report(lua_State *L);
 /* Writes text to a new file in the folder for dumps; its name, or NULL.  Pushed as a string. */
 const char *tc_save_text(lua_State *L, const char *name, const char *suffix, const char *text,
 			 size_t length);
@@ -84,16 +87,18 @@ struct lua_module {
 	struct loaded loaded;
 };
 /* What the compiler or the assembler gave, owned by a userdata. */
-struct compiled_source {
-	struct strbuf ptx, log;
-	const char *assembler; /* of a cubin: which one */
+struct assembled {
+	struct strbuf text, log; /* PTX, or a cubin */
+	const char *assembler;   /* of a cubin: which one */
 };
+/* Pushes an empty one. */
+struct assembled *tc_new_assembled(lua_State *L);
 /*
- * Pushes the owner of the cubin (in `ptx`) for the option 'target' at arg, else for the text's
+ * Pushes the owner of the cubin for the option 'target' at arg, else for the text's
  * own target; NULL and e.
  */
-struct compiled_source *tc_module_assemble(lua_State *L, const struct lua_module *m, int arg,
-					   struct err *e);
+struct assembled *tc_module_assemble(lua_State *L, const struct lua_module *m, int arg,
+				     struct err *e);
 /* Pushes ".u64", ".b8[128]". */
 void tc_push_param_type(lua_State *L, const struct ptx_param *p);
 /* Pushes the entry as module:kernels() shows it. */
@@ -126,10 +131,6 @@ void tc_open_program(lua_State *L);
 struct program *tc_fresh_program(lua_State *L, const struct target *t);
 /* The program for the option 'target' at arg, of the kernel at 1, whose recording may be open. */
 const struct program *tc_program_of_call(lua_State *L, int arg);
-struct assembled_program {
-	struct strbuf cubin, log;
-	const char *assembler;
-};
 /*
  * Sets `registers`, `spill_stores`, `spill_loads`, `stack`, `assembler` and `warnings` in the table
  * on top.  False: the log says nothing of the entry.
@@ -142,11 +143,10 @@ void tc_write_file(lua_State *L, const char *path, const char *text, size_t leng
 
 /* lua_trace.c */
 void tc_trace_begin(lua_State *L, struct run *r);
-void tc_push_trace(lua_State *L, const struct run *r); /* as text */
 void tc_trace_free(struct trace *t);
 struct trace *tc_trace_new(void); /* NULL: no memory */
 void tc_trace_add(struct trace *t, const struct emu_trace_event *e);
-void tc_push_trace_text(lua_State *L, const struct trace *t);
+void tc_push_trace(lua_State *L, const struct trace *t); /* as text */
 /* lua_profile.c */
 int tc_kernel_profile(lua_State *L, struct run *r, struct device *d, const struct program *p);
 int tc_report_trace(lua_State *L);
@@ -157,7 +157,7 @@ void tc_open_estimate(lua_State *L);
 /* Field `estimate` of the table on top, or `estimate_missing`. */
 void tc_set_estimate(lua_State *L, struct kern *k, const struct program *p);
 /* Pushes what owns the cubin and the log; NULL and e where there is no assembler. */
-struct assembled_program *tc_program_assemble(lua_State *L, const struct program *p, struct err *e);
+struct assembled *tc_program_assemble(lua_State *L, const struct program *p, struct err *e);
 
 /* lua_launch.c: pushes a run of p, a program of the kernel at 1, on the arrays from `first` on. */
 struct run *tc_kernel_run(lua_State *L, const struct program *p, int first);

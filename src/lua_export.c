@@ -148,12 +148,12 @@ static int kernel_export(lua_State *L)
 		write_file(L, list, lua_tostring(L, -2));
 		lua_settop(L, list);
 	}
-	struct assembled_program *a = one_ptx ? NULL : tc_program_assemble(L, p, &e);
+	struct assembled *a = one_ptx ? NULL : tc_program_assemble(L, p, &e);
 	if (one_cubin && !a)
 		return tc_fail_device(L, &e);
 	if (a) {
 		lua_pushfstring(L, one_cubin ? "%s" : "%s.cubin", path);
-		lua_pushlstring(L, a->cubin.text, a->cubin.length);
+		lua_pushlstring(L, a->text.text, a->text.length);
 		write_file(L, list, lua_tostring(L, -2));
 	}
 	if (!one_ptx && !one_cubin) {

@@ -423,7 +423,7 @@ static int function_info(lua_State *L)
 	struct err e = {0};
 
 	lua_settop(L, 2);
-	struct compiled_source *c = tc_module_assemble(L, f->module, 2, &e);
+	struct assembled *c = tc_module_assemble(L, f->module, 2, &e);
 	if (!c)
 		return tc_fail_device(L, &e);
 	tc_push_entry(L, f->entry);

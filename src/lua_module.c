@@ -64,27 +64,27 @@ static int ptx(lua_State *L)
 
 /* ---- CUDA C -------------------------------------------------------------- */
 
-static int compilation_gc(lua_State *L)
+static int assembled_gc(lua_State *L)
 {
-	struct compiled_source *c = lua_touserdata(L, 1);
+	struct assembled *a = lua_touserdata(L, 1);
 
-	free(c->ptx.text);
-	free(c->log.text);
-	memset(c, 0, sizeof *c);
+	free(a->text.text);
+	free(a->log.text);
+	memset(a, 0, sizeof *a);
 	return 0;
 }
 
-static struct compiled_source *new_compilation(lua_State *L)
+struct assembled *tc_new_assembled(lua_State *L)
 {
-	struct compiled_source *c = lua_newuserdatauv(L, sizeof *c, 0);
+	struct assembled *a = lua_newuserdatauv(L, sizeof *a, 0);
 
-	memset(c, 0, sizeof *c);
-	if (luaL_newmetatable(L, "tcmma.compilation")) {
-		lua_pushcfunction(L, compilation_gc);
+	memset(a, 0, sizeof *a);
+	if (luaL_newmetatable(L, "tcmma.assembled")) {
+		lua_pushcfunction(L, assembled_gc);
 		lua_setfield(L, -2, "__gc");
 	}
 	lua_setmetatable(L, -2);
-	return c;
+	return a;
 }
 
 /* The list of strings of the option; pushed as a userdata that holds the pointers. */
@@ -140,13 +140,13 @@ static int cuda(lua_State *L)
 	const char *target = option_target(L, 2);
 	const char *name = tc_option_string(L, 2, "name", "kernel.cu");
 	const char **options = option_list(L, 2, &count);
-	struct compiled_source *c = new_compilation(L);
-	if (!tc_nvrtc(lua_tostring(L, 1), name, target, options, count, &c->ptx, &c->log, &e))
+	struct assembled *c = tc_new_assembled(L);
+	if (!tc_nvrtc(lua_tostring(L, 1), name, target, options, count, &c->text, &c->log, &e))
 		return tc_fail_device(L, &e);
-	if (!strstr(c->ptx.text, ".entry"))
+	if (!strstr(c->text.text, ".entry"))
 		return tc_error(L, "'%s' has no kernel: no __global__ function is defined in it",
 				name);
-	new_module(L, c->ptx.text, c->ptx.length);
+	new_module(L, c->text.text, c->text.length);
 	if (c->log.length)
 		lua_pushlstring(L, c->log.text, c->log.length);
 	else
@@ -291,11 +291,11 @@ static int module_ptx(lua_State *L)
 }
 
 /* Assembles for the option 'target', else for the text's own. */
-struct compiled_source *tc_module_assemble(lua_State *L, const struct lua_module *m, int arg,
-					   struct err *e)
+struct assembled *tc_module_assemble(lua_State *L, const struct lua_module *m, int arg,
+				     struct err *e)
 {
 	static const char *const names[] = {"target", NULL};
-	struct compiled_source *c = new_compilation(L);
+	struct assembled *c = tc_new_assembled(L);
 
 	tc_options(L, arg, names);
 	const char *target = lua_istable(L, arg) ? tc_option_string(L, arg, "target", NULL) : NULL;
@@ -303,7 +303,7 @@ struct compiled_source *tc_module_assemble(lua_State *L, const struct lua_module
 		tc_argerror(L, arg, "code for %s cannot be assembled for \"%s\"",
 			    m->signature.target, target);
 	if (!tc_assemble_whole(m->ptx, m->ptx_length, target ? target : m->signature.target,
-			       &c->ptx, &c->log, &c->assembler, e))
+			       &c->text, &c->log, &c->assembler, e))
 		return NULL;
 	return c;
 }
@@ -314,10 +314,10 @@ static int module_cubin(lua_State *L)
 	struct err e = {0};
 
 	lua_settop(L, 2);
-	struct compiled_source *c = tc_module_assemble(L, m, 2, &e);
+	struct assembled *c = tc_module_assemble(L, m, 2, &e);
 	if (!c)
 		return tc_fail_device(L, &e);
-	lua_pushlstring(L, c->ptx.text, c->ptx.length);
+	lua_pushlstring(L, c->text.text, c->text.length);
 	lua_pushstring(L, c->log.text ? c->log.text : "");
 	return 2;
 }

@@ -134,29 +134,6 @@ static bool run_with_buffer(struct device *d, struct run *r, int param, uint64_t
 	return ok;
 }
 
-static void push_trace_report(lua_State *L, const struct profile *p, const struct device *d,
-			      const struct run *r)
-{
-	lua_createtable(L, 0, 6);
-	lua_newtable(L);
-	lua_setfield(L, -2, "hazards");
-	lua_newtable(L);
-	lua_setfield(L, -2, "counters");
-	lua_pushboolean(L, true);
-	lua_setfield(L, -2, "completed");
-	lua_pushliteral(L, "");
-	lua_setfield(L, -2, "output");
-	lua_pushstring(L, r->launch.name);
-	lua_setfield(L, -2, "kernel");
-	lua_pushstring(L, d->target->name);
-	lua_setfield(L, -2, "target");
-	lua_pushstring(L, d->name);
-	lua_setfield(L, -2, "device");
-	tc_push_trace_text(L, p->trace);
-	lua_setfield(L, -2, "trace_text");
-	luaL_setmetatable(L, TC_REPORT);
-}
-
 int tc_kernel_profile(lua_State *L, struct run *r, struct device *d, const struct program *program)
 {
 	struct err e = {0};
@@ -194,6 +171,6 @@ int tc_kernel_profile(lua_State *L, struct run *r, struct device *d, const struc
 	r->trace = p.trace;
 	if (!ok)
 		return tc_error(L, "not enough memory");
-	push_trace_report(L, &p, d, r);
+	tc_push_report(L, d, r);
 	return 1;
 }

@@ -229,28 +229,12 @@ static int kernel_dump(lua_State *L)
 
 /* ---- machine code -------------------------------------------------------- */
 
-static int assembled_gc(lua_State *L)
-{
-	struct assembled_program *a = lua_touserdata(L, 1);
-
-	free(a->cubin.text);
-	free(a->log.text);
-	memset(a, 0, sizeof *a);
-	return 0;
-}
-
 /* Pushes what owns the cubin and the log; NULL and e where the environment lacks the assembler. */
-struct assembled_program *tc_program_assemble(lua_State *L, const struct program *p, struct err *e)
+struct assembled *tc_program_assemble(lua_State *L, const struct program *p, struct err *e)
 {
-	struct assembled_program *a = lua_newuserdatauv(L, sizeof *a, 0);
+	struct assembled *a = tc_new_assembled(L);
 
-	memset(a, 0, sizeof *a);
-	if (luaL_newmetatable(L, "tcmma.assembled")) {
-		lua_pushcfunction(L, assembled_gc);
-		lua_setfield(L, -2, "__gc");
-	}
-	lua_setmetatable(L, -2);
-	if (tc_assemble_whole(p->ptx, p->ptx_length, p->target->name, &a->cubin, &a->log,
+	if (tc_assemble_whole(p->ptx, p->ptx_length, p->target->name, &a->text, &a->log,
 			      &a->assembler, e))
 		return a;
 	if (e->kind != ERR_ENVIRONMENT)
@@ -263,10 +247,10 @@ static int kernel_cubin(lua_State *L)
 	struct err e = {0};
 
 	lua_settop(L, 2);
-	struct assembled_program *a = tc_program_assemble(L, tc_program_of_call(L, 2), &e);
+	struct assembled *a = tc_program_assemble(L, tc_program_of_call(L, 2), &e);
 	if (!a)
 		return tc_fail_device(L, &e);
-	lua_pushlstring(L, a->cubin.text, a->cubin.length);
+	lua_pushlstring(L, a->text.text, a->text.length);
 	lua_pushstring(L, a->log.text ? a->log.text : "");
 	return 2;
 }
@@ -276,7 +260,7 @@ static int kernel_sass(lua_State *L)
 	struct err e = {0};
 
 	lua_settop(L, 2);
-	struct assembled_program *a = tc_program_assemble(L, tc_program_of_call(L, 2), &e);
+	struct assembled *a = tc_program_assemble(L, tc_program_of_call(L, 2), &e);
 	if (!a)
 		return tc_fail_device(L, &e);
 	char tool[4096];
@@ -286,7 +270,7 @@ static int kernel_sass(lua_State *L)
 			L, "no-disassembler",
 			"neither nvdisasm nor cuobjdump was found: install the CUDA toolkit's "
 			"binary utilities, or set TCMMA_CUDA_HOME to a toolkit that has them");
-	const char *cubin = tc_save_text(L, "sass", ".cubin", a->cubin.text, a->cubin.length);
+	const char *cubin = tc_save_text(L, "sass", ".cubin", a->text.text, a->text.length);
 	if (!cubin)
 		return tc_failure(L, "no-disassembler", "the cubin cannot be written to a file: %s",
 				  strerror(errno));
@@ -372,7 +356,7 @@ static int kernel_info(lua_State *L)
 
 	lua_settop(L, 2);
 	const struct program *p = tc_program_of_call(L, 2);
-	struct assembled_program *a = tc_program_assemble(L, p, &e);
+	struct assembled *a = tc_program_assemble(L, p, &e);
 	push_program_info(L, p);
 	tc_set_estimate(L, tc_check_kernel(L, 1), p);
 	if (!a) {

@@ -242,17 +242,13 @@ static int module_dequantize(lua_State *L)
 static int module_interleave_scales(lua_State *L)
 {
 	static const char *const names[] = {"layout", NULL};
+	static const char *const layouts[] = {"scales", "b_scales_m64_collective", NULL};
 	struct array *a = check_scales(L, 1);
 
 	lua_settop(L, 2);
 	tc_options(L, 2, names);
-	const char *layout = tc_option_string(L, 2, "layout", "scales");
-	bool halves = strcmp(layout, "b_scales_m64_collective") == 0;
-	if (!halves && strcmp(layout, "scales") != 0)
-		return tc_argerror(L, 2,
-				   "option 'layout' must be \"scales\" or "
-				   "\"b_scales_m64_collective\", got \"%s\"",
-				   layout);
+	const char *layout = tc_option_word(L, 2, "layout", layouts);
+	bool halves = layout == layouts[1];
 	if (halves && (a->shape[0] > 256 || a->shape[0] % 2))
 		return tc_argerror(L, 1,
 				   "the layout b_scales_m64_collective holds an even number of "

@@ -287,7 +287,7 @@ static int ref_field(lua_State *L)
 	else if (strcmp(key, "collective") == 0 && r->alloc->space == SP_TMEM)
 		lua_pushboolean(L, r->alloc->collective);
 	else if (strcmp(key, "layout") == 0 && r->alloc->space == SP_TMEM)
-		lua_pushstring(L, tc_tmem_layout_name(r->alloc));
+		lua_pushstring(L, tc_tmem_layouts[r->alloc->layout]);
 	else
 		return 0;
 	return 1;

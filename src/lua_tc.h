@@ -100,6 +100,10 @@ bool tc_option_boolean(lua_State *L, int arg, const char *name, bool standard);
 lua_Integer tc_option_integer(lua_State *L, int arg, const char *name, lua_Integer standard,
 			      lua_Integer low, lua_Integer high);
 const char *tc_option_string(lua_State *L, int arg, const char *name, const char *standard);
+/* One of a NULL-terminated list of words, NULL where the option is absent. */
+const char *tc_option_word(lua_State *L, int arg, const char *name, const char *const *words);
+/* Pushes the list: "a", "b", "c". */
+const char *tc_push_words(lua_State *L, const char *const *words);
 /* Pushes the field and says whether it is there (pushes nothing if not). */
 bool tc_option_push(lua_State *L, int arg, const char *name);
 
@@ -230,7 +234,6 @@ int tc_ref_peek(lua_State *L);
 
 /* lua_alloc.c */
 void tc_open_alloc(lua_State *L);
-const char *tc_tmem_layout_name(const struct alloc *a);
 /* tc.gmem(shape, dtype).  User value 1 holds the names. */
 struct lua_gmem {
 	enum dtype dtype;

@@ -39,16 +39,8 @@ static void documented(lua_State *L, enum tc_error id, const char *more, const c
 
 static int bad_word(lua_State *L, const char *name, const char *const *words)
 {
-	luaL_Buffer b;
+	const char *list = tc_push_words(L, words);
 
-	luaL_buffinit(L, &b);
-	for (int i = 0; words[i]; i++) {
-		luaL_addstring(&b, i ? ", \"" : "\"");
-		luaL_addstring(&b, words[i]);
-		luaL_addstring(&b, "\"");
-	}
-	luaL_pushresult(&b);
-	const char *list = lua_tostring(L, -1);
 	lua_getfield(L, 2, name);
 	if (words == swizzles || words == types) {
 		const char *got = luaL_tolstring(L, -1, NULL);

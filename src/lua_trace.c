@@ -179,12 +179,7 @@ void tc_trace_begin(lua_State *L, struct run *r)
 	r->options.trace_context = r->trace;
 }
 
-void tc_push_trace(lua_State *L, const struct run *r)
-{
-	tc_push_trace_text(L, r->trace);
-}
-
-void tc_push_trace_text(lua_State *L, const struct trace *t)
+void tc_push_trace(lua_State *L, const struct trace *t)
 {
 	static const char beginning[] = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
 	static const char cut[] = "{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{"

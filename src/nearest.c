@@ -61,7 +61,7 @@ enum {
 };
 
 /*
- * How unlike they are: edits, of which one is allowed and one more for every five letters; a name
+ * How unlike they are: edits, of which one is allowed and one more for every four letters; a name
  * that begins with the word counts as one.  Else by how much one is longer than the other, which
  * it contains; INT_MAX: not near.
  */
@@ -71,7 +71,7 @@ static int unlikeness(const char *word, const char *name)
 
 	if (edits > 1 && n >= SHORTEST_PART && strncasecmp(word, name, (size_t)n) == 0)
 		return 1;
-	if (edits <= 1 + n / 5)
+	if (edits <= 1 + n / 4)
 		return edits;
 	if (n >= SHORTEST_PART && contains(name, word))
 		return PART + m - n;

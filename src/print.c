@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+const char *const tc_tmem_layouts[] = {
+	"default",         "half_lane", "m64_collective", "scales", "b_scales_m64_collective",
+	"sparse_metadata", NULL};
+
 const char *const tc_space_names[] = {"GMEM", "SMEM", "TMEM"};
 
 static const char *text_of(const struct strbuf *b)
@@ -61,15 +65,6 @@ void tc_print_alloc_name(struct strbuf *b, const struct alloc *a)
 
 void tc_print_attributes(struct strbuf *b, const struct alloc *a)
 {
-	static const char *const layout[] = {
-		[TML_DEFAULT] = "",
-		[TML_HALF_LANE] = ", half-lane layout",
-		[TML_M64_COLLECTIVE] = ", m64_collective layout",
-		[TML_SCALES] = ", scales layout",
-		[TML_B_SCALES_M64_COLLECTIVE] = ", b_scales_m64_collective layout",
-		[TML_SPARSE_METADATA] = ", sparse_metadata layout",
-	};
-
 	if (a->space == SP_SMEM && a->swizzle)
 		tc_printf(b, ", swizzle %d%s", a->swizzle, a->atom_32 ? " by 32" : "");
 	if (a->padded)
@@ -80,7 +75,8 @@ void tc_print_attributes(struct strbuf *b, const struct alloc *a)
 		tc_puts(b, ", packed");
 	if (a->collective)
 		tc_puts(b, ", collective");
-	tc_puts(b, layout[a->layout]);
+	if (a->layout != TML_DEFAULT)
+		tc_printf(b, ", %s layout", tc_tmem_layouts[a->layout]);
 }
 
 const char *tc_ref_text(struct kern *k, const struct ref *r)

@@ -1,0 +1,263 @@
+/* What a run left behind: the report, a table, and its methods. */
+#include "lua_dev.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void set_integer(lua_State *L, const char *name, uint64_t value)
+{
+	lua_pushinteger(L, (lua_Integer)value);
+	lua_setfield(L, -2, name);
+}
+
+static void push_hazard(lua_State *L, const struct emu_hazard *h)
+{
+	lua_createtable(L, 0, 12);
+	lua_pushstring(L, h->rule);
+	lua_setfield(L, -2, "rule");
+	lua_pushstring(L, h->severity == EMU_ERROR ? "error" : "lint");
+	lua_setfield(L, -2, "severity");
+	lua_pushstring(L, h->message);
+	lua_setfield(L, -2, "message");
+	if (h->ptx_line)
+		set_integer(L, "ptx_line", h->ptx_line);
+	if (h->file) {
+		lua_pushstring(L, h->file);
+		lua_setfield(L, -2, "lua_file");
+		set_integer(L, "lua_line", h->line);
+	}
+	if (h->other_file) {
+		lua_pushstring(L, h->other_file);
+		lua_setfield(L, -2, "other_lua_file");
+		set_integer(L, "other_lua_line", h->other_source_line);
+	}
+	if (h->role) {
+		lua_pushstring(L, h->role);
+		lua_setfield(L, -2, "role");
+	}
+	lua_createtable(L, 3, 0);
+	for (int i = 0; i < 3; i++) {
+		lua_pushinteger(L, h->cta[i]);
+		lua_rawseti(L, -2, i + 1);
+	}
+	lua_setfield(L, -2, "cta");
+	lua_pushinteger(L, h->warp);
+	lua_setfield(L, -2, "warp");
+	set_integer(L, "count", h->count);
+}
+
+#define COUNTERS(row)                                                                              \
+	row(warp_instructions) row(thread_instructions) row(global_read) row(global_written)       \
+		row(shared_read) row(shared_written) row(tmem_read) row(tmem_written)              \
+			row(tma_bytes) row(mma_flops) row(mma_instructions)
+
+static void push_counters(lua_State *L, const struct emu_counters *c)
+{
+	lua_createtable(L, 0, 12);
+#define SET(name) set_integer(L, #name, c->name);
+	COUNTERS(SET)
+#undef SET
+	lua_pushnumber(L, c->seconds);
+	lua_setfield(L, -2, "seconds");
+}
+
+void tc_push_report(lua_State *L, const struct device *d, const struct run *r)
+{
+	bool emulated = r->options.report != NULL;
+
+	lua_createtable(L, 0, 9);
+	lua_createtable(L, r->report.hazard_count, 0);
+	for (int i = 0; i < r->report.hazard_count; i++) {
+		push_hazard(L, &r->report.hazards[i]);
+		lua_rawseti(L, -2, i + 1);
+	}
+	lua_setfield(L, -2, "hazards");
+	if (emulated)
+		push_counters(L, &r->report.counters);
+	else
+		lua_newtable(L);
+	lua_setfield(L, -2, "counters");
+	lua_pushboolean(L, !emulated || r->report.completed);
+	lua_setfield(L, -2, "completed");
+	lua_pushlstring(L, r->output ? r->output : "", r->output_length);
+	if (r->output_cut)
+		lua_pushliteral(L, "\n[output was cut]\n");
+	else
+		lua_pushliteral(L, "");
+	lua_concat(L, 2);
+	lua_setfield(L, -2, "output");
+	if (r->trace) {
+		tc_push_trace(L, r->trace);
+		lua_setfield(L, -2, "trace_text");
+	}
+	lua_pushstring(L, r->launch.name);
+	lua_setfield(L, -2, "kernel");
+	lua_pushstring(L, d->target->name);
+	lua_setfield(L, -2, "target");
+	lua_pushstring(L, d->name);
+	lua_setfield(L, -2, "device");
+	if (emulated) {
+		lua_pushstring(L, r->options.mode ? r->options.mode
+						  : tc_config_string(CONFIG_emulator_mode));
+		lua_setfield(L, -2, "mode");
+	}
+	luaL_setmetatable(L, TC_REPORT);
+}
+
+/* ---- the report's methods ------------------------------------------------ */
+
+static const char *text_field(lua_State *L, int index, const char *name)
+{
+	lua_getfield(L, index, name);
+	const char *text = luaL_tolstring(L, -1, NULL);
+	lua_replace(L, -2);
+	return text;
+}
+
+static void add_hazard_text(lua_State *L, luaL_Buffer *b, int hazard)
+{
+	static const struct {
+		const char *field, *before;
+	} parts[] = {{"rule", "\n["},       {"severity", ", "},    {"message", "] "},
+		     {"warp", "\n  warp "}, {"count", ", times "}, {"ptx_line", ", PTX line "},
+		     {"lua_file", ", "},    {"lua_line", ":"}};
+
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+		lua_getfield(L, hazard, parts[i].field);
+		bool present = !lua_isnil(L, -1);
+		lua_pop(L, 1);
+		if (!present)
+			continue;
+		luaL_addstring(b, parts[i].before);
+		text_field(L, hazard, parts[i].field);
+		luaL_addvalue(b);
+	}
+}
+
+/* A report is a table with the class's metatable. */
+static void check_report(lua_State *L)
+{
+	bool same = lua_istable(L, 1) && lua_getmetatable(L, 1);
+
+	if (same) {
+		luaL_getmetatable(L, TC_REPORT);
+		same = lua_rawequal(L, -1, -2);
+		lua_pop(L, 2);
+	}
+	if (!same)
+		tc_check_object(L, 1, TC_REPORT);
+}
+
+/* Pushes the report at index 1 as text. */
+static void push_text(lua_State *L)
+{
+	luaL_Buffer b;
+	char line[256];
+
+	check_report(L);
+	lua_settop(L, 1);
+	lua_getfield(L, 1, "hazards");
+	lua_getfield(L, 1, "counters");
+	lua_pushnil(L); /* slot 4: the hazard in turn */
+	lua_Integer count = lua_istable(L, 2) ? luaL_len(L, 2) : 0;
+	lua_getfield(L, 1, "completed");
+	bool completed = lua_toboolean(L, -1);
+	lua_getfield(L, 1, "mode");
+	bool fast = lua_isstring(L, -1) && !strcmp(lua_tostring(L, -1), "fast");
+	lua_pop(L, 2);
+	luaL_buffinit(L, &b);
+	luaL_addstring(&b, "report of '");
+	text_field(L, 1, "kernel");
+	luaL_addvalue(&b);
+	luaL_addstring(&b, "' on ");
+	text_field(L, 1, "device");
+	luaL_addvalue(&b);
+	snprintf(line, sizeof line, ": %s, %d hazard%s%s", completed ? "completed" : "stopped",
+		 (int)count, count == 1 ? "" : "s",
+		 fast ? " (mode fast: races are not looked for)" : "");
+	luaL_addstring(&b, line);
+	for (lua_Integer i = 1; i <= count; i++) {
+		lua_geti(L, 2, i);
+		lua_replace(L, 4);
+		if (lua_istable(L, 4))
+			add_hazard_text(L, &b, 4);
+	}
+	luaL_pushresult(&b);
+}
+
+static int report_tostring(lua_State *L)
+{
+	push_text(L);
+	return 1;
+}
+
+static void show_counters(lua_State *L)
+{
+#define NAME(name) #name,
+	static const char *const names[] = {COUNTERS(NAME)};
+#undef NAME
+
+	lua_getfield(L, 1, "counters");
+	for (size_t i = 0; lua_istable(L, -1) && i < sizeof names / sizeof *names; i++) {
+		lua_getfield(L, -1, names[i]);
+		lua_Integer n = lua_tointeger(L, -1);
+		lua_pop(L, 1);
+		if (n)
+			printf("  %-20s %15lld\n", names[i], (long long)n);
+	}
+	lua_pop(L, 1);
+}
+
+static int report_show(lua_State *L)
+{
+	size_t length;
+
+	push_text(L);
+	puts(lua_tostring(L, -1));
+	show_counters(L);
+	lua_getfield(L, 1, "output");
+	const char *output = lua_tolstring(L, -1, &length);
+	if (output && length) {
+		fputs("output:\n", stdout);
+		fwrite(output, 1, length, stdout);
+	}
+	fflush(stdout);
+	lua_settop(L, 1);
+	return 1;
+}
+
+static int report_trace(lua_State *L)
+{
+	check_report(L);
+	return tc_report_trace(L);
+}
+
+static const struct tc_function report_methods[] = {
+	{"trace", report_trace, tc_report_trace_doc},
+	{"show", report_show,
+	 "show() -> tcmma.report\n"
+	 "Prints the hazards with their places, the counters, and what the kernel printed."},
+	{NULL, NULL, NULL}};
+static const luaL_Reg report_meta[] = {{"__tostring", report_tostring}, {NULL, NULL}};
+
+void tc_open_report(lua_State *L)
+{
+	tc_class(L, TC_REPORT,
+		 "What an emulated run left behind: a table.\n"
+		 "---@field completed boolean False where an error stopped the grid\n"
+		 "---@field hazards table[] `{rule=, severity=, message=, ptx_line=, lua_file=, "
+		 "lua_line=, other_lua_file=, other_lua_line=, cta={x, y, z}, warp=, role=, "
+		 "count=}`; severity is \"error\" or \"lint\". The other line is that of the "
+		 "earlier "
+		 "access. One hazard for each rule and pair of lines, `count` times seen\n"
+		 "---@field counters table Instructions, bytes by space, MMA flops, `seconds`\n"
+		 "---@field output string What the kernel printed\n"
+		 "---@field trace_text string? The trace that `trace` writes, of a run with `trace "
+		 "= "
+		 "true`\n"
+		 "---@field kernel string\n"
+		 "---@field target string\n"
+		 "---@field device string\n"
+		 "---@field mode string? \"fast\", \"check\" or \"random\"; nil of a GPU\n",
+		 report_methods, report_meta, NULL);
+}
