@@ -193,6 +193,7 @@ build = {
             "src/lower_expr.c",
             "src/lower_frag.c",
             "src/lower_frag_address.c",
+            "src/lower_frag_cast.c",
             "src/lower_frag_convert.c",
             "src/lower_frag_math.c",
             "src/lower_frag_memory.c",

@@ -78,7 +78,7 @@ describe("dtype objects", function()
       assert.is_true(tc[t.short] == t)
       seen[#seen + 1] = t.short
     end
-    assert.equal("f64 f32 tf32 f16 bf16 e4m3 e5m2 e8m0 e2m3 e3m2 e2m1 i64 u64 i32 u32 i16 u16 i8 u8 u2 b1",
+    assert.equal("f64 f32 tf32 f16 bf16 e4m3 e5m2 e8m0 e2m3 e3m2 e2m1 i64 u64 i32 u32 i16 u16 i8 u8 i4 u4 u2 b1",
       table.concat(seen, " "))
   end)
 

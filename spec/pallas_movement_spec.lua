@@ -131,7 +131,7 @@ end)
 
 describe("AsyncCopyTest:", function()
   it("load and store, basic", function()
-    each({ tc.f32, tc.f16, tc.i8 }, function(dtype)
+    each({ tc.f32, tc.f16, tc.i4 }, function(dtype)
       each({ "none", 32, 64, 128 }, function(swizzle)
         each({ { 64 }, { 5 }, { 2, 3, 5 } }, function(lead)
           local shape = { table.unpack(lead) }

@@ -156,8 +156,11 @@ static void check_gmem_side(struct kern *k, const struct ref *gmem, const struct
 				      stride < 0 ? "dynamic" : tc_integer_text(k, stride));
 		}
 	}
-	/* The types that TMA pads have rules of their own; packed ones of 4 bits count bytes. */
-	if (tc_dtypes[a->dtype].bits >= 8 && a->rank > 0 &&
+	if (tc_val_divisor(gmem->start[a->rank - 1]) % tc_tma_unit(a->dtype))
+		tc_documented(&k->err, COPY_UNIT, tc_got(k, "the GMEM ref", gmem),
+			      tc_integer_text(k, tc_tma_unit(a->dtype)), tc_dtypes[a->dtype].name);
+	/* The types that TMA pads have rules of their own. */
+	if ((tc_dtypes[a->dtype].bits >= 8 || tc_tma_unit(a->dtype) > 1) && a->rank > 0 &&
 	    tc_val_is_const(gmem->start[a->rank - 1], &start) &&
 	    start * tc_dtypes[a->dtype].bits % 128)
 		tc_documented(&k->err, COPY_START, tc_got(k, "the GMEM ref", gmem),

@@ -22,18 +22,35 @@ const char *tc_fragment_shape_text(struct kern *k, const struct frag *f)
 
 /* ---- SMEM and GMEM ------------------------------------------------------------------- */
 
+/* Whole bytes of whole bytes. */
+static bool is_of_pairs(const struct ref *r)
+{
+	const struct alloc *a = r->alloc;
+	int last = a->rank - 1;
+	bool taken = false;
+
+	for (int i = 0; i < r->rank; i++)
+		taken |= r->axis[i] == last;
+	return taken && a->shape[last].size >= 0 && a->shape[last].size % 2 == 0 &&
+	       r->extent[last].size % 2 == 0 && tc_val_divisor(r->start[last]) % 2 == 0;
+}
+
 static void check_tile(struct kern *k, const struct ref *r, const char *what)
 {
-	int bits = tc_dtypes[r->alloc->dtype].bits;
+	enum dtype t = r->alloc->dtype;
 
 	if (!tc_static_shape(r))
 		tc_documented(&k->err, FRAGMENT_SHAPE, tc_got(k, "the ref", r),
 			      tc_shape_text(k, r));
 	if (r->rank < 1 || r->rank > 2)
 		tc_documented(&k->err, FRAGMENT_RANK, tc_got(k, "the ref", r), tc_shape_text(k, r));
-	if (bits > 32 || bits < 8)
+	if (!tc_dtype_in_registers(t))
 		tc_documented(&k->err, FRAGMENT_DTYPE, tc_got(k, "the ref", r), what,
-			      tc_dtypes[r->alloc->dtype].name);
+			      tc_dtypes[t].name);
+	if (tc_dtypes[t].bits == 4 && r->alloc->padded)
+		tc_documented(&k->err, FRAGMENT_PADDED, tc_got(k, "the ref", r), what);
+	if (tc_dtypes[t].bits == 4 && !is_of_pairs(r))
+		tc_documented(&k->err, FRAGMENT_PAIRS, tc_got(k, "the ref", r), what);
 }
 
 void tc_check_load(struct kern *k, struct load_op *l)
@@ -80,7 +97,8 @@ void tc_check_store(struct kern *k, struct store_op *s)
 
 /* ---- TMEM ------------------------------------------------------------------------------- */
 
-/* Registers hold 32-bit columns, 16-bit elements one or two a column, and full bytes. */
+/* Registers hold 32-bit columns, 16-bit elements one or two a column, and narrower ones that fill
+ * it. */
 static bool register_layout(const struct alloc *a)
 {
 	int bits = tc_dtypes[a->dtype].bits;
@@ -88,7 +106,7 @@ static bool register_layout(const struct alloc *a)
 	if (a->layout != TML_DEFAULT && a->layout != TML_HALF_LANE &&
 	    a->layout != TML_M64_COLLECTIVE)
 		return false;
-	return bits >= 16 || (bits == 8 && a->packing * bits == 32);
+	return bits >= 16 || (tc_dtype_in_registers(a->dtype) && a->packing * bits == 32);
 }
 
 static void check_tmem_tile(struct kern *k, const struct ref *r)

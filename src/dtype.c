@@ -145,6 +145,13 @@ int64_t tc_storage_bytes(enum dtype t, int64_t elements)
 	return bits >= 8 ? elements * (bits / 8) : (elements * bits + 7) / 8;
 }
 
+int tc_tma_unit(enum dtype t)
+{
+	int bits = tc_dtypes[t].bits;
+
+	return bits < 8 && tc_dtypes[t].tma == 0 ? 8 / bits : 1;
+}
+
 /* Sub-byte elements are dense and may lie across two bytes. */
 static uint64_t get_packed(int bits, const uint8_t *data, int64_t i)
 {

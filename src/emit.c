@@ -4,10 +4,10 @@
 #include "compile.h"
 
 static const char *const register_prefix[MR_COUNT] = {
-	[MR_PRED] = "p", [MR_B16] = "h", [MR_B32] = "r",
+	[MR_PRED] = "p", [MR_B8] = "b",  [MR_B16] = "h", [MR_B32] = "r",
 	[MR_B64] = "rd", [MR_F32] = "f", [MR_F64] = "fd"};
 static const char *const register_type[MR_COUNT] = {
-	[MR_PRED] = ".pred", [MR_B16] = ".b16", [MR_B32] = ".b32",
+	[MR_PRED] = ".pred", [MR_B8] = ".b8",   [MR_B16] = ".b16", [MR_B32] = ".b32",
 	[MR_B64] = ".b64",   [MR_F32] = ".f32", [MR_F64] = ".f64"};
 
 /* ---- names that are not ours ------------------------------------------------------------ */

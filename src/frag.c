@@ -89,13 +89,17 @@ static struct val *value_for(struct kern *k, struct val *v, enum dtype t)
 	return v;
 }
 
-/* Narrower elements are only copied: there are no instructions that take them out of a word. */
-static void check_bits(struct kern *k, enum dtype t)
+bool tc_dtype_in_registers(enum dtype t)
 {
 	int bits = tc_dtypes[t].bits;
 
-	if (t != DT_BOOL && (bits < 8 || bits > 32))
-		tc_fail(&k->err, "a fragment of %s is not possible: 8 to 32 bits an element",
+	return bits == 4 || bits == 8 || bits == 16 || bits == 32;
+}
+
+static void check_bits(struct kern *k, enum dtype t)
+{
+	if (!tc_dtype_in_registers(t))
+		tc_fail(&k->err, "a fragment of %s is not possible: 4, 8, 16 or 32 bits an element",
 			tc_dtypes[t].name);
 }
 

@@ -90,6 +90,7 @@ struct frag_group {
 	bool oriented, fixed;
 	int extent[2];
 	int vector[2]; /* widest access along an axis, elements */
+	int least;     /* elements that an access has at least: 2 of 4 bits */
 	int votes[2];  /* memory accesses that are contiguous along an axis */
 	bool reduced[2];
 	struct distribution distribution;
@@ -139,7 +140,9 @@ struct frag_value {
 	bool *extreme_reduced;
 };
 
+#define TC_MOST_PER_WORD 8
 int tc_dtype_per_word(enum dtype t); /* elements a 32-bit register */
+int tc_dtype_least(enum dtype t); /* elements that memory has an address for: 2 of 4 bits, or 1 */
 struct frag_value *tc_value_new(struct low *l, const struct distribution *d, enum dtype t,
 				const bool along[2]);
 /* Count of registers along axis a, and element number of registers (j0, j1). */
@@ -188,10 +191,16 @@ struct frag_value *tc_value_convert(struct low *l, struct frag_value *v, const i
 /* Before a LOAD or STORE: a role barrier, where one is needed and not there. */
 void tc_frag_order(struct low *l, const struct op *op);
 
-/* ---- lower_frag_math.c ------------------------------------------------------------------ */
+/* ---- lower_frag_convert.c ------------------------------------------------------------------ */
 
 /* How a type is computed with: 'f' f32, 'i' s32, 'u' u32, 'p' predicate. */
 char tc_compute_class(enum dtype t);
+/* A register as two of 16 bits or four of 8, low ones first. */
+void tc_split_word(struct low *l, struct mopnd word, struct mreg *part, int n);
+/* The two elements of a byte as float16. */
+struct mreg tc_halves_of_e2m1(struct low *l, struct mreg byte);
+/* The unsigned integer of the same width. */
+enum dtype tc_dtype_raw(enum dtype t);
 /* Elements of one word as 32-bit values of the class, and back. */
 void tc_unpack_word(struct low *l, enum dtype t, struct mopnd word, struct mopnd *out, int n);
 struct mopnd tc_pack_word(struct low *l, enum dtype t, const struct mopnd *in, int n);

@@ -84,6 +84,8 @@ static void merge(struct frag_plan *p, int a, int b)
 		return;
 	p->node[b].parent = a;
 	into->oriented |= from->oriented;
+	if (from->least > into->least)
+		into->least = from->least;
 	if (from->fixed) {
 		into->fixed = true;
 		into->distribution = from->distribution;
@@ -136,7 +138,7 @@ static void add_node(struct frag_plan *p, int i, const struct frag *f, bool spla
 	n->extent[1] = f->rank == 0 ? 1 : f->shape[f->rank - 1];
 	g->extent[0] = n->extent[0];
 	g->extent[1] = n->extent[1];
-	g->vector[0] = g->vector[1] = 1;
+	g->vector[0] = g->vector[1] = g->least = 1;
 	g->oriented = f->rank == 2;
 }
 
@@ -154,6 +156,8 @@ static void add_memory(struct frag_plan *p, const struct ref *r, const struct fr
 	g->votes[axis]++;
 	if (vector > g->vector[axis])
 		g->vector[axis] = vector;
+	if (tc_dtype_least(f->dtype) > g->least)
+		g->least = tc_dtype_least(f->dtype);
 }
 
 static void fix(struct low *l, struct frag_plan *p, const struct ref *r, const struct frag *f)
@@ -311,7 +315,9 @@ void tc_frag_linear(const struct role_plan *r, struct distribution *d, const int
 	d->threads *= r->clones;
 }
 
-/* Vectors as wide as memory takes them, as long as every thread gets one. */
+/* Vectors as wide as memory takes them, as long as every thread gets one; no narrower than it
+ * takes.
+ */
 static void choose_linear(struct low *l, struct frag_plan *p, int root)
 {
 	struct frag_group *g = &p->group[root];
@@ -322,8 +328,8 @@ static void choose_linear(struct low *l, struct frag_plan *p, int root)
 			   : 1;
 	int vector = g->vector[fast];
 
-	while (vector > 1 && (g->extent[fast] % vector != 0 ||
-			      (int64_t)g->extent[0] * g->extent[1] / vector < r->threads))
+	while (vector > g->least && (g->extent[fast] % vector != 0 ||
+				     (int64_t)g->extent[0] * g->extent[1] / vector < r->threads))
 		vector /= 2;
 	tc_frag_linear(r, &g->distribution, g->extent, fast, vector, g->reduced[fast]);
 }

@@ -61,7 +61,8 @@ void tc_low_define(struct low *l, const struct val *v, struct mreg r);
 /* d = a + b, a * b, with constants folded; `type` "s32", "u32", "s64" ... */
 struct mopnd tc_low_add(struct low *l, struct mopnd a, struct mopnd b);
 struct mopnd tc_low_mul(struct low *l, struct mopnd a, int64_t b);
-struct mopnd tc_low_udiv(struct low *l, struct mopnd a, int64_t b); /* a >= 0, b > 0 */
+struct mopnd tc_low_udiv(struct low *l, struct mopnd a, int64_t b);       /* a >= 0, b > 0 */
+struct mopnd tc_low_shift_right(struct low *l, struct mopnd a, int bits); /* a // 2^bits */
 /* The same in 64 bits, and an s32 operand times a 64-bit one. */
 struct mopnd tc_low_add64(struct low *l, struct mopnd a, struct mopnd b);
 struct mopnd tc_low_mul64(struct low *l, struct mopnd a, struct mopnd b);
@@ -174,7 +175,9 @@ struct mreg tc_low_tensormap(struct low *l, const struct param *p);
 /* Byte offset in GMEM of the first element of a view, 64 bits (b64 register or
  * immediate); the stride in elements of an axis (32 or 64 bits). */
 struct mreg tc_low_gmem_address(struct low *l, const struct ref *r);
-struct mopnd tc_low_gmem_stride(struct low *l, const struct alloc *a, int axis); /* b64 or imm */
+/* Bytes from one index of an axis to the next; b64 or imm.  Of types of 4 bits, two along the last
+ * axis, whose size is even where there is another. */
+struct mopnd tc_low_gmem_step(struct low *l, const struct alloc *a, int axis);
 
 void tc_low_ops(struct low *l, const struct scope *s); /* the ops of a scope, in order */
 /* lower_bounds.c: before the code of an op, checks of its recorded indices. */

@@ -131,7 +131,7 @@ struct mreg tc_low_tensormap(struct low *l, const struct param *p)
 
 /* ---- GMEM: arrays are dense, the last axis is contiguous ---------------------------------- */
 
-struct mopnd tc_low_gmem_stride(struct low *l, const struct alloc *a, int axis)
+static struct mopnd stride_of(struct low *l, const struct alloc *a, int axis)
 {
 	struct mopnd stride = mo_imm(1);
 
@@ -145,21 +145,37 @@ struct mopnd tc_low_gmem_stride(struct low *l, const struct alloc *a, int axis)
 	return stride;
 }
 
+struct mopnd tc_low_gmem_step(struct low *l, const struct alloc *a, int axis)
+{
+	int bits = tc_dtypes[a->dtype].bits, last = a->rank - 1;
+	struct mopnd bytes;
+
+	if (bits >= 8)
+		return tc_low_mul64(l, stride_of(l, a, axis), mo_imm(bits / 8));
+	if (axis == last)
+		return mo_imm(1);
+	bytes = mo_imm(a->shape[last].size * bits / 8);
+	for (int i = last - 1; i > axis; i--) {
+		struct mopnd d = tc_low_dim(l, &a->shape[i]);
+
+		if (d.kind == MO_REG)
+			d = tc_low_wide(l, d, mo_imm(1));
+		bytes = tc_low_mul64(l, bytes, d);
+	}
+	return bytes;
+}
+
 struct mreg tc_low_gmem_address(struct low *l, const struct ref *r)
 {
 	const struct alloc *a = r->alloc;
-	int bits = tc_dtypes[a->dtype].bits;
 	struct mopnd offset = mo_imm(0);
 
-	if (bits < 8)
-		tc_low_fail(l, "elements of %s in GMEM have no address of their own",
-			    tc_dtypes[a->dtype].name);
 	for (int i = 0; i < a->rank; i++) {
-		struct mopnd stride = tc_low_gmem_stride(l, a, i);
+		struct mopnd start = tc_low_value(l, r->start[i]);
 
-		stride = tc_low_mul64(l, stride, mo_imm(bits / 8));
-		offset = tc_low_add64(l, offset,
-				      tc_low_wide(l, tc_low_value(l, r->start[i]), stride));
+		if (i == a->rank - 1 && tc_dtypes[a->dtype].bits == 4)
+			start = tc_low_shift_right(l, start, 1);
+		offset = tc_low_add64(l, offset, tc_low_wide(l, start, tc_low_gmem_step(l, a, i)));
 	}
 	return tc_low_add64(l, mo_reg(pointer(l, a)), offset).reg;
 }

@@ -23,6 +23,11 @@ int tc_value_element(const struct frag_value *v, int j0, int j1)
 	return j[1 - fast] * tc_value_count(v, fast) + j[fast];
 }
 
+int tc_dtype_least(enum dtype t)
+{
+	return tc_dtypes[t].bits == 4 ? 2 : 1;
+}
+
 struct frag_value *tc_value_new(struct low *l, const struct distribution *d, enum dtype t,
 				const bool along[2])
 {
@@ -81,6 +86,21 @@ struct mreg tc_word_register(struct low *l, struct mopnd o)
 	return r;
 }
 
+/* Eight elements of 4 bits. */
+static struct mopnd gather_halves(struct low *l, const struct frag_value *v, const int *source)
+{
+	struct mopnd x[TC_MOST_PER_WORD];
+
+	for (int i = 0; i < TC_MOST_PER_WORD; i++) {
+		struct mreg d = mi_b32(l);
+
+		mi(l, "shr.u32", R(d), R(tc_word_register(l, v->word[source[i] / 8])),
+		   I(source[i] % 8 * 4));
+		x[i] = R(d);
+	}
+	return tc_pack_word(l, DT_U4, x, TC_MOST_PER_WORD);
+}
+
 /* The word of elements source[0..n-1] of v, low ones first. */
 static struct mopnd gather(struct low *l, const struct frag_value *v, const int *source, int n)
 {
@@ -93,6 +113,8 @@ static struct mopnd gather(struct low *l, const struct frag_value *v, const int 
 		whole &= source[i] == source[0] + i;
 	if (whole)
 		return v->word[source[0] / per_word];
+	if (per_word == 8)
+		return gather_halves(l, v, source);
 	d = mi_b32(l);
 	if (per_word == 2) {
 		a = R(tc_word_register(l, v->word[source[0] / 2]));
@@ -119,7 +141,7 @@ struct frag_value *tc_value_spread(struct low *l, struct frag_value *v,
 {
 	struct frag_value *w;
 	int per_word = tc_dtype_per_word(v->dtype), filled = 0, word = 0;
-	int source[4], fast, slow;
+	int source[TC_MOST_PER_WORD], fast, slow;
 
 	if (!d || (v->distribution && v->along[0] == along[0] && v->along[1] == along[1]))
 		return v;
@@ -342,7 +364,7 @@ void tc_lower_full(struct low *l, const struct op *op)
 	const struct val *x = op->u.full.value;
 	enum dtype t = op->u.full.result->dtype;
 	struct frag_value *v = tc_value_new(l, NULL, t, (bool[2]){false, false});
-	struct mopnd same[4];
+	struct mopnd same[TC_MOST_PER_WORD];
 
 	if (t == DT_BOOL) {
 		v->word[0] = R(tc_low_pred(l, x));
@@ -354,7 +376,8 @@ void tc_lower_full(struct low *l, const struct op *op)
 		same[0] = tc_convert_class(l, from, tc_compute_class(t),
 					   from == 'p' ? R(tc_low_pred(l, x))
 						       : R(tc_low_register(l, x)));
-		same[1] = same[2] = same[3] = same[0];
+		for (int i = 1; i < TC_MOST_PER_WORD; i++)
+			same[i] = same[0];
 		v->word[0] = tc_pack_word(l, t, same, tc_dtype_per_word(t));
 	}
 	tc_value_define(l, op->u.full.result, v);

@@ -20,7 +20,7 @@ static int aligned_elements(const struct ref *r)
 {
 	const struct alloc *a = r->alloc;
 	int last = a->rank - 1, bits = tc_dtypes[a->dtype].bits;
-	int n = bits < 8 ? 1 : 128 / bits;
+	int n = 128 / bits;
 	const struct dim *columns = &a->shape[last];
 
 	n = tc_power_of_two_in(tc_val_divisor(r->start[last]), n);
@@ -68,10 +68,14 @@ static void open_smem(struct tile *t, const struct ref *r, int vector_axis)
 {
 	struct low *l = t->l;
 	const struct alloc *a = r->alloc;
-	const struct smem_layout *s = &t->view.layout;
+	struct smem_layout *s = &t->view.layout;
 	int last = a->rank - 1, panel;
 
 	tc_low_smem_view(l, r, &t->view);
+	s->bits *= t->unit;
+	s->columns /= t->unit;
+	s->panel_columns /= t->unit;
+	t->view.column = tc_low_udiv(l, t->view.column, t->unit);
 	t->space = r->cluster_rank ? "shared::cluster" : "shared";
 	t->base = t->view.tile.reg.id ? t->view.tile.reg : l->c->smem;
 	for (int i = 0; i < r->rank; i++) {
@@ -82,14 +86,14 @@ static void open_smem(struct tile *t, const struct ref *r, int vector_axis)
 		t->role[axis] = r->axis[i] == last       ? TILE_COLUMN
 				: r->axis[i] == last - 1 ? TILE_ROW
 							 : TILE_LEAD;
-		t->lead_bytes[axis] = tc_axis_stride(a, r->axis[i]) * s->bits / 8;
+		t->lead_bytes[axis] = tc_axis_stride(a, r->axis[i]) / t->unit * s->bits / 8;
 	}
 	if (a->rank >= 2)
 		place_start(t, t->view.row, r->start[last - 1], s->panelled ? 8 : 1, s->row_bytes,
 			    &t->row_offset, &t->row_start);
 	panel = s->panelled ? (int)s->panel_columns : 1;
 	if (s->panelled && t->view.column.kind != MO_IMM &&
-	    tc_val_divisor(r->start[last]) % panel == 0) {
+	    tc_val_divisor(r->start[last]) % (panel * t->unit) == 0) {
 		struct mopnd p = tc_low_udiv(l, t->view.column, panel);
 
 		t->base = tc_low_add(l, R(t->base), tc_low_mul(l, p, s->panel_bytes)).reg;
@@ -98,7 +102,7 @@ static void open_smem(struct tile *t, const struct ref *r, int vector_axis)
 		t->column_offset = t->view.column.kind == MO_IMM ? t->view.column.imm : 0;
 		t->column_start = t->view.column.kind == MO_IMM ? I(0) : t->view.column;
 	}
-	t->aligned = aligned_elements(r);
+	t->aligned = aligned_elements(r) / t->unit;
 }
 
 /* The threads' part of the index along rows or columns; largest value or -1. */
@@ -217,7 +221,8 @@ static void guard_and(struct low *l, struct mreg *guard, const char *compare, st
 	*guard = p;
 }
 
-static struct tile_bound bound_of(struct low *l, const struct ref *r, int axis)
+/* The last axis counts in units. */
+static struct tile_bound bound_of(struct low *l, const struct ref *r, int axis, int unit)
 {
 	const struct dim *d = &r->alloc->shape[axis];
 	struct tile_bound b = {.checked = true, .size = d->size};
@@ -225,6 +230,13 @@ static struct tile_bound bound_of(struct low *l, const struct ref *r, int axis)
 	b.start = tc_low_value(l, r->start[axis]);
 	b.dim = tc_low_dim(l, d);
 	b.range = tc_low_interval(l, r->start[axis]);
+	if (unit > 1 && axis == r->alloc->rank - 1) {
+		b.start = tc_low_shift_right(l, b.start, tc_log2(unit));
+		b.size /= unit;
+		b.dim = I(b.size);
+		b.range.low = tc_floor_div(b.range.low, unit);
+		b.range.high = tc_floor_div(b.range.high, unit);
+	}
 	return b;
 }
 
@@ -261,9 +273,8 @@ static void open_gmem(struct tile *t, const struct ref *r, int vector_axis)
 			continue;
 		seen[r->axis[i]] = true;
 		t->role[axis] = r->axis[i] == a->rank - 1 ? TILE_COLUMN : TILE_ROW;
-		t->stride[axis] = tc_low_mul64(l, tc_low_gmem_stride(l, a, r->axis[i]),
-					       I(tc_dtypes[a->dtype].bits / 8));
-		t->bound[axis] = bound_of(l, r, r->axis[i]);
+		t->stride[axis] = tc_low_gmem_step(l, a, r->axis[i]);
+		t->bound[axis] = bound_of(l, r, r->axis[i], t->unit);
 		address = tc_low_add64(
 			l, address,
 			tc_low_wide(l, tc_thread_index(l, t->d, axis), t->stride[axis]));
@@ -273,12 +284,12 @@ static void open_gmem(struct tile *t, const struct ref *r, int vector_axis)
 
 		if (seen[i])
 			continue;
-		b = bound_of(l, r, i);
+		b = bound_of(l, r, i, t->unit);
 		if (!surely_inside(&b, 0, 0))
 			guard_bound(l, &b, I(0), 0, &t->guard);
 	}
 	t->address = address.reg;
-	t->aligned = aligned_elements(r);
+	t->aligned = aligned_elements(r) / t->unit;
 }
 
 static struct maddr gmem_address(struct tile *t, const int off[2])
@@ -345,6 +356,33 @@ struct mreg tc_tile_guard(struct tile *t, const int j[2])
 	return guard;
 }
 
+/* ---- elements of 4 bits -----------------------------------------------------------------------
+ */
+
+static void halve(struct axis_map *m)
+{
+	m->extent /= 2;
+	for (int i = 0; i < m->field_count; i++)
+		m->field[i].stride /= 2;
+	m->vector /= 2;
+	m->step /= 2;
+	m->count /= 2;
+}
+
+struct frag_value *tc_bytes_of(struct low *l, const struct frag_value *v)
+{
+	struct distribution *d = tc_arena_alloc(l->arena, sizeof *d);
+	struct frag_value *bytes = tc_arena_alloc(l->arena, sizeof *bytes);
+
+	*d = *v->distribution;
+	halve(&d->axis[d->fast]);
+	*bytes = *v;
+	bytes->distribution = d;
+	bytes->dtype = DT_U8;
+	bytes->elements /= 2;
+	return bytes;
+}
+
 /* ---- tiles ---------------------------------------------------------------------------------- */
 
 struct maddr tc_tile_address(struct tile *t, const int off[2])
@@ -359,7 +397,8 @@ struct tile *tc_tile_new(struct low *l, const struct distribution *d, enum dtype
 
 	t->l = l;
 	t->d = d;
-	t->bits = tc_dtypes[dtype].bits;
+	t->unit = tc_dtype_least(dtype);
+	t->bits = tc_dtypes[dtype].bits * t->unit;
 	t->along[0] = along[0];
 	t->along[1] = along[1];
 	t->row_start = t->column_start = I(0);
@@ -372,11 +411,6 @@ struct tile *tc_tile_of(struct low *l, const struct ref *r, const struct distrib
 {
 	struct tile *t = tc_tile_new(l, d, r->alloc->dtype, along);
 
-	if (tc_dtypes[r->alloc->dtype].bits < 8)
-		tc_low_fail(l,
-			    "Tiles of %s cannot be loaded to or stored from registers: its "
-			    "elements have no address of their own.",
-			    tc_dtypes[r->alloc->dtype].name);
 	if (r->alloc->space == SP_GMEM)
 		open_gmem(t, r, vector_axis);
 	else

@@ -1,4 +1,4 @@
-/* Elements packed into words, and values from one type to another. */
+/* Elements packed into words, and taken out of them. */
 #include "frag.h"
 
 char tc_compute_class(enum dtype t)
@@ -15,18 +15,32 @@ char tc_compute_class(enum dtype t)
 	}
 }
 
-static void split_halves(struct low *l, struct mopnd word, struct mreg half[2])
+enum dtype tc_dtype_raw(enum dtype t)
 {
-	half[0] = mi_b16(l);
-	half[1] = mi_b16(l);
-	mi(l, "mov.b32", V(half, 2), R(tc_word_register(l, word)));
+	switch (tc_dtypes[t].bits) {
+	case 32:
+		return DT_U32;
+	case 16:
+		return DT_U16;
+	case 8:
+		return DT_U8;
+	default:
+		return DT_U4;
+	}
+}
+
+void tc_split_word(struct low *l, struct mopnd word, struct mreg *part, int n)
+{
+	for (int i = 0; i < n; i++)
+		part[i] = n == 2 ? mi_b16(l) : mi_b8(l);
+	mi(l, "mov.b32", V(part, n), R(tc_word_register(l, word)));
 }
 
 static void unpack_f16(struct low *l, struct mopnd word, struct mopnd *out, int n)
 {
 	struct mreg half[2];
 
-	split_halves(l, word, half);
+	tc_split_word(l, word, half, 2);
 	for (int i = 0; i < n; i++) {
 		struct mreg d = mi_b32(l);
 
@@ -54,13 +68,43 @@ static void unpack_f8(struct low *l, const char *opcode, struct mopnd word, stru
 {
 	struct mreg pair[2];
 
-	split_halves(l, word, pair);
+	tc_split_word(l, word, pair, 2);
 	for (int i = 0; i < n; i += 2) {
 		struct mreg halves = mi_b32(l);
 
 		mi(l, opcode, R(halves), R(pair[i / 2]));
 		unpack_f16(l, R(halves), out + i, n - i < 2 ? n - i : 2);
 	}
+}
+
+static void check_e2m1(struct low *l)
+{
+	if (l->c->target->sm < 100)
+		tc_low_fail(
+			l,
+			"%s does not convert from or to float4_e2m1fn, which only Blackwell's "
+			"instructions know; loads, stores and copies of it are possible.\n  What "
+			"would fit: int4 with :astype, or a table in SMEM.",
+			l->c->target->name);
+}
+
+/* Two elements of a byte of four to a word of float16. */
+struct mreg tc_halves_of_e2m1(struct low *l, struct mreg byte)
+{
+	struct mreg d = mi_b32(l);
+
+	check_e2m1(l);
+	mi(l, "cvt.rn.f16x2.e2m1x2", R(d), R(byte));
+	return d;
+}
+
+static void unpack_e2m1(struct low *l, struct mopnd word, struct mopnd *out, int n)
+{
+	struct mreg byte[4];
+
+	tc_split_word(l, word, byte, 4);
+	for (int i = 0; i < n; i += 2)
+		unpack_f16(l, R(tc_halves_of_e2m1(l, byte[i / 2])), out + i, n - i < 2 ? n - i : 2);
 }
 
 static void unpack_integers(struct low *l, enum dtype t, struct mopnd word, struct mopnd *out,
@@ -96,7 +140,12 @@ void tc_unpack_word(struct low *l, enum dtype t, struct mopnd word, struct mopnd
 	case DT_U16:
 	case DT_I8:
 	case DT_U8:
+	case DT_I4:
+	case DT_U4:
 		unpack_integers(l, t, word, out, n);
+		break;
+	case DT_E2M1:
+		unpack_e2m1(l, word, out, n);
 		break;
 	case DT_F32:
 	case DT_TF32:
@@ -136,6 +185,34 @@ static struct mopnd pack_bytes(struct low *l, const struct mopnd *in, int n)
 	return R(d);
 }
 
+/* The low 4 bits of each. */
+static struct mopnd pack_nibbles(struct low *l, const struct mopnd *in, int n)
+{
+	struct mreg d = tc_word_register(l, in[0]), next;
+
+	for (int i = 1; i < TC_MOST_PER_WORD; i++) {
+		next = mi_b32(l);
+		mi(l, "bfi.b32", R(next), R(tc_word_register(l, in[i < n ? i : 0])), R(d), I(4 * i),
+		   I(4));
+		d = next;
+	}
+	return R(d);
+}
+
+static struct mopnd pack_e2m1(struct low *l, const struct mopnd *in, int n)
+{
+	struct mreg d = mi_b32(l), byte[4];
+
+	check_e2m1(l);
+	for (int i = 0; i < 4; i++) {
+		byte[i] = mi_b8(l);
+		mi(l, "cvt.rn.satfinite.e2m1x2.f32", R(byte[i]), in[2 * i + 1 < n ? 2 * i + 1 : 0],
+		   in[2 * i < n ? 2 * i : 0]);
+	}
+	mi(l, "mov.b32", R(d), V(byte, 4));
+	return R(d);
+}
+
 struct mopnd tc_pack_word(struct low *l, enum dtype t, const struct mopnd *in, int n)
 {
 	struct mopnd high = in[n > 1 ? 1 : 0];
@@ -163,6 +240,11 @@ struct mopnd tc_pack_word(struct low *l, enum dtype t, const struct mopnd *in, i
 	case DT_I8:
 	case DT_U8:
 		return pack_bytes(l, in, n);
+	case DT_I4:
+	case DT_U4:
+		return pack_nibbles(l, in, n);
+	case DT_E2M1:
+		return pack_e2m1(l, in, n);
 	case DT_F32:
 	case DT_I32:
 	case DT_U32:
@@ -192,124 +274,4 @@ struct mopnd tc_convert_class(struct low *l, char from, char to, struct mopnd x)
 	else
 		mi(l, to == 'i' ? "cvt.rzi.s32.f32" : "cvt.rzi.u32.f32", R(d), x);
 	return R(d);
-}
-
-/* ---- astype ------------------------------------------------------------------------------- */
-
-/* Float to a narrow integer saturates; integers among themselves wrap. */
-static struct mopnd saturate(struct low *l, enum dtype t, struct mopnd x)
-{
-	bool is_signed = tc_dtypes[t].klass == 'I';
-	int bits = tc_dtypes[t].bits;
-	struct mreg low = mi_b32(l), d = mi_b32(l);
-
-	mi(l, "max.s32", R(low), x, I(is_signed ? -(1 << (bits - 1)) : 0));
-	mi(l, "min.s32", R(d), R(low), I((1 << (is_signed ? bits - 1 : bits)) - 1));
-	return R(d);
-}
-
-static struct mopnd cast_element(struct low *l, enum dtype from, enum dtype to, struct mopnd x)
-{
-	char a = tc_compute_class(from), b = tc_compute_class(to);
-
-	if (a == 'f' && b != 'f' && b != 'p' && tc_dtypes[to].bits < 32)
-		return saturate(l, to, tc_convert_class(l, 'f', 'i', x));
-	return tc_convert_class(l, a, b, x);
-}
-
-/* The same bits in both types. */
-static bool same_words(enum dtype a, enum dtype b)
-{
-	const struct dtype_info *x = &tc_dtypes[a], *y = &tc_dtypes[b];
-
-	if (a == b || (a == DT_TF32 && b == DT_F32))
-		return true;
-	return x->bits == y->bits && (x->klass == 'I' || x->klass == 'U') &&
-	       (y->klass == 'I' || y->klass == 'U');
-}
-
-static bool is_f8(enum dtype t)
-{
-	return t == DT_E4M3 || t == DT_E5M2;
-}
-
-/* float16 to and from float8 goes two at a time, without float32. */
-static void cast_f16_f8(struct low *l, const struct frag_value *v, struct frag_value *w)
-{
-	bool narrow = v->dtype == DT_F16;
-	enum dtype f8 = narrow ? w->dtype : v->dtype;
-	struct mreg pair[2];
-
-	for (int i = 0; i < (narrow ? w->words : v->words); i++) {
-		if (!narrow)
-			split_halves(l, v->word[i], pair);
-		for (int j = 0; j < 2; j++) {
-			int word = 2 * i + j;
-			int last = (narrow ? v->words : w->words) - 1;
-
-			if (narrow) {
-				pair[j] = mi_b16(l);
-				mi(l,
-				   f8 == DT_E4M3 ? "cvt.rn.satfinite.e4m3x2.f16x2"
-						 : "cvt.rn.satfinite.e5m2x2.f16x2",
-				   R(pair[j]),
-				   R(tc_word_register(l, v->word[word < last ? word : last])));
-			} else if (word <= last) {
-				struct mreg d = mi_b32(l);
-
-				mi(l, f8 == DT_E4M3 ? "cvt.rn.f16x2.e4m3x2" : "cvt.rn.f16x2.e5m2x2",
-				   R(d), R(pair[j]));
-				w->word[word] = R(d);
-			}
-		}
-		if (narrow) {
-			struct mreg d = mi_b32(l);
-
-			mi(l, "mov.b32", R(d), V(pair, 2));
-			w->word[i] = R(d);
-		}
-	}
-}
-
-static void cast_elements(struct low *l, const struct frag_value *v, struct frag_value *w)
-{
-	int per_in = tc_dtype_per_word(v->dtype), per_out = tc_dtype_per_word(w->dtype);
-	int step = per_in > per_out ? per_in : per_out;
-	struct mopnd x[4];
-
-	for (int base = 0; base < v->elements; base += step) {
-		int n = v->elements - base < step ? v->elements - base : step;
-
-		for (int i = 0; i < n; i += per_in)
-			tc_unpack_word(l, v->dtype, v->word[(base + i) / per_in], x + i,
-				       n - i < per_in ? n - i : per_in);
-		for (int i = 0; i < n; i++)
-			x[i] = cast_element(l, v->dtype, w->dtype, x[i]);
-		for (int i = 0; i < n; i += per_out)
-			w->word[(base + i) / per_out] =
-				tc_pack_word(l, w->dtype, x + i, n - i < per_out ? n - i : per_out);
-	}
-}
-
-void tc_lower_cast(struct low *l, const struct op *op)
-{
-	const struct frag *result = op->u.cast.result;
-	const struct distribution *d = tc_frag_distribution(l, result->id);
-	struct frag_value *v, *w;
-
-	tc_low_all(l);
-	v = tc_value_in(l, op->u.cast.arg, d, tc_frag_plan(l)->node[result->id].axis);
-	if (same_words(v->dtype, result->dtype)) {
-		w = tc_arena_alloc(l->arena, sizeof *w);
-		*w = *v;
-		w->dtype = result->dtype;
-	} else {
-		w = tc_value_new(l, v->distribution ? d : NULL, result->dtype, v->along);
-		if ((v->dtype == DT_F16 && is_f8(w->dtype)) ||
-		    (is_f8(v->dtype) && w->dtype == DT_F16))
-			cast_f16_f8(l, v, w);
-		else
-			cast_elements(l, v, w);
-	}
-	tc_value_define(l, result, w);
 }

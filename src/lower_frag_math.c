@@ -143,7 +143,7 @@ static void by_elements(struct low *l, enum frag_op op, struct frag_value *const
 {
 	enum dtype t = arg[0]->dtype;
 	int per_word = tc_dtype_per_word(t);
-	struct mopnd in[3][4], out[4], x[3];
+	struct mopnd in[3][TC_MOST_PER_WORD], out[TC_MOST_PER_WORD], x[3];
 
 	for (int base = 0; base < v->elements; base += per_word) {
 		int count = v->elements - base < per_word ? v->elements - base : per_word;
@@ -165,9 +165,9 @@ static void by_elements(struct low *l, enum frag_op op, struct frag_value *const
 /* Values are moved, not computed with: as unsigned integers of their width. */
 static void where(struct low *l, struct frag_value *const *arg, struct frag_value *v)
 {
-	int bits = tc_dtypes[v->dtype].bits, per_word = tc_dtype_per_word(v->dtype);
-	enum dtype raw = bits == 32 ? DT_U32 : bits == 16 ? DT_U16 : DT_U8;
-	struct mopnd yes[4], no[4], out[4];
+	int per_word = tc_dtype_per_word(v->dtype);
+	enum dtype raw = tc_dtype_raw(v->dtype);
+	struct mopnd yes[TC_MOST_PER_WORD], no[TC_MOST_PER_WORD], out[TC_MOST_PER_WORD];
 
 	for (int base = 0; base < v->elements; base += per_word) {
 		int count = v->elements - base < per_word ? v->elements - base : per_word;

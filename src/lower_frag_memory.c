@@ -49,13 +49,6 @@ static const char *access_opcode(struct tile *t, const char *verb, int words)
 	return tc_arena_printf(a, "%s.%s.v%d.b32", verb, t->space, words);
 }
 
-static enum dtype raw_dtype(enum dtype t)
-{
-	int bits = tc_dtypes[t].bits;
-
-	return bits == 32 ? DT_U32 : bits == 16 ? DT_U16 : DT_U8;
-}
-
 static void move_words(struct tile *t, bool store, struct maddr m, struct mreg guard,
 		       struct mopnd *word, int n)
 {
@@ -118,10 +111,10 @@ static void move_narrow(struct tile *t, bool store, struct maddr m, struct mreg 
 		return;
 	}
 	if (store && at == 0)
-		tc_unpack_word(l, raw_dtype(v->dtype), v->word[e / per_word], pending, n);
+		tc_unpack_word(l, tc_dtype_raw(v->dtype), v->word[e / per_word], pending, n);
 	move_element(t, store, m, guard, &pending[at]);
 	if (!store && at == n - 1)
-		v->word[e / per_word] = tc_pack_word(l, raw_dtype(v->dtype), pending, n);
+		v->word[e / per_word] = tc_pack_word(l, tc_dtype_raw(v->dtype), pending, n);
 }
 
 void tc_tile_accesses(struct tile *t, struct frag_value *v, int width, tile_access_fn *fn,
@@ -152,7 +145,7 @@ void tc_tile_accesses(struct tile *t, struct frag_value *v, int width, tile_acce
 
 struct movement {
 	bool store;
-	struct mopnd pending[4]; /* narrow elements of the word under way */
+	struct mopnd pending[TC_MOST_PER_WORD]; /* narrow elements of the word under way */
 };
 
 static void move(struct tile *t, struct frag_value *v, const struct tile_access *a, void *arg)
@@ -176,20 +169,6 @@ static void move_tile(struct tile *t, bool store, struct frag_value *v)
 
 /* ---- ref:load(), ref:store() ---------------------------------------------------------------- */
 
-void tc_lower_load(struct low *l, const struct op *op)
-{
-	const struct load_op *o = &op->u.load;
-	const struct frag_node *n = &tc_frag_plan(l)->node[o->result->id];
-	const struct distribution *d = tc_frag_distribution(l, o->result->id);
-	bool along[2] = {n->extent[0] > 1, n->extent[1] > 1};
-	struct frag_value *v = tc_value_new(l, d, o->result->dtype, along);
-
-	tc_low_all(l);
-	tc_frag_order(l, op);
-	move_tile(tc_tile_of(l, o->ref, d, along, n->axis), false, v);
-	tc_value_define(l, o->result, v);
-}
-
 /* The threads hold at least as many neighbours along the axis as one access has to move. */
 static bool holds_vectors(const struct distribution *d, int axis, int least)
 {
@@ -199,13 +178,12 @@ static bool holds_vectors(const struct distribution *d, int axis, int least)
 	       (d->fast == axis && neighbours(m, least) == least && m->count % least == 0);
 }
 
-const struct distribution *tc_store_distribution(struct low *l, const struct op *op)
+/* That of the fragment's group, unless it holds fewer neighbours than an access moves. */
+static const struct distribution *memory_distribution(struct low *l, const struct ref *r,
+						      const struct frag *f, int least)
 {
-	const struct ref *r = op->u.store.ref;
-	const struct frag_node *n = &tc_frag_plan(l)->node[op->u.store.value->id];
-	const struct distribution *of_group = tc_frag_distribution(l, op->u.store.value->id);
-	int least =
-		op->kind == OP_ATOMIC ? tc_atomic_least(op->u.store.atomic, r->alloc->dtype) : 1;
+	const struct frag_node *n = &tc_frag_plan(l)->node[f->id];
+	const struct distribution *of_group = tc_frag_distribution(l, f->id);
 	struct distribution *d;
 	int axis, vector;
 
@@ -220,6 +198,41 @@ const struct distribution *tc_store_distribution(struct low *l, const struct op 
 		vector /= 2;
 	tc_frag_linear(l->role, d, n->extent, axis, vector, false);
 	return d;
+}
+
+const struct distribution *tc_store_distribution(struct low *l, const struct op *op)
+{
+	const struct store_op *o = &op->u.store;
+	enum dtype t = o->ref->alloc->dtype;
+
+	return memory_distribution(l, o->ref, o->value,
+				   op->kind == OP_ATOMIC ? tc_atomic_least(o->atomic, t)
+							 : tc_dtype_least(t));
+}
+
+/* The value as the tile's memory has it. */
+static struct frag_value *stored_as(struct low *l, struct frag_value *v)
+{
+	return tc_dtype_least(v->dtype) > 1 ? tc_bytes_of(l, v) : v;
+}
+
+void tc_lower_load(struct low *l, const struct op *op)
+{
+	const struct load_op *o = &op->u.load;
+	const struct frag_node *n = &tc_frag_plan(l)->node[o->result->id];
+	const struct distribution *wanted = tc_frag_distribution(l, o->result->id);
+	const struct distribution *d =
+		memory_distribution(l, o->ref, o->result, tc_dtype_least(o->ref->alloc->dtype));
+	bool along[2] = {n->extent[0] > 1, n->extent[1] > 1};
+	struct frag_value *v = tc_value_new(l, d, o->result->dtype, along), *moved;
+
+	tc_low_all(l);
+	tc_frag_order(l, op);
+	moved = stored_as(l, v);
+	move_tile(tc_tile_of(l, o->ref, moved->distribution, along, n->axis), false, moved);
+	if (d != wanted)
+		v = tc_value_convert(l, v, n->extent, wanted, false);
+	tc_value_define(l, o->result, v);
 }
 
 /* The arrival of a store that its bytes complete, and the address of the barrier. */
@@ -256,7 +269,8 @@ void tc_lower_store(struct low *l, const struct op *op)
 	if (l->c->target->ops->store_tile && !o->ref->cluster_rank &&
 	    l->c->target->ops->store_tile(l, o->ref, v))
 		return;
-	t = tc_tile_of(l, o->ref, d, along, n->axis);
+	v = stored_as(l, v);
+	t = tc_tile_of(l, o->ref, v->distribution, along, n->axis);
 	t->guard = tc_thread_unique(l, d, along);
 	if (o->barrier.barrier)
 		t->counted = expect_store(l, o);
@@ -283,7 +297,9 @@ static struct tile *scratch_tile(struct low *l, const struct frag_value *v,
 		.bits = 8 * bytes, .row_bytes = row_bytes, .bytes = rows * row_bytes};
 	t->space = "shared";
 	t->bits = s->bits;
-	t->aligned = 16 / bytes;
+	t->unit = 1;
+	/* Elements of 4 bits get a byte each. */
+	t->aligned = tc_dtypes[v->dtype].bits < 8 ? 1 : 16 / bytes;
 	if (along[0])
 		t->role[0] = transpose ? TILE_COLUMN : TILE_ROW;
 	if (along[1])

@@ -275,7 +275,7 @@ static struct frag_value *reduce_constant(struct low *l, const struct frag_value
 	char class = tc_compute_class(v->dtype);
 	struct frag_value *w = tc_value_new(l, v->distribution, v->dtype, v->along);
 	int per_word = tc_dtype_per_word(v->dtype);
-	struct mopnd x[4];
+	struct mopnd x[TC_MOST_PER_WORD];
 
 	for (int i = 0; i < v->words; i++) {
 		int n = v->elements - i * per_word;

@@ -30,9 +30,6 @@ static void shape_of(struct low *l, const struct ref *r, bool store, struct tmem
 			    "TMEM of %s with packed = false cannot be loaded or stored: only "
 			    "16-bit accumulators stand alone in their columns.",
 			    tc_dtypes[r->alloc->dtype].name);
-	if (bits < 8)
-		tc_low_fail(l, "TMEM of %s cannot be loaded to or stored from registers.",
-			    tc_dtypes[r->alloc->dtype].name);
 	s->suffix = !narrow ? "" : store ? ".unpack::16b" : ".pack::16b";
 	s->columns_element = packing;
 	if (!is_half_lane(r)) {
@@ -74,7 +71,8 @@ void tc_frag_tmem_distribution(struct low *l, const struct ref *r, const struct 
 			    "needed.",
 			    columns, tc_dtypes[a->dtype].name, granule);
 	if (is_half_lane(r))
-		tc_distribution_mma(d, columns, warpgroups, tc_dtypes[a->dtype].bits == 8 ? 4 : 2);
+		tc_distribution_mma(d, columns, warpgroups,
+				    s.columns_element > 2 ? s.columns_element : 2);
 	else if (halves)
 		tc_distribution_halves(d, columns, warpgroups, 8);
 	else

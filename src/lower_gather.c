@@ -46,6 +46,7 @@ struct gathering {
 	struct smem_view view;
 	struct mreg map;
 	int64_t columns, panels; /* of a piece; how many side by side */
+	int unit;                /* elements that the map counts as one */
 	const char *opcode;
 	const struct maddr *barrier; /* NULL: a scatter */
 };
@@ -62,7 +63,7 @@ static struct maddr piece_at(struct low *l, const struct gathering *g, int64_t r
 				    s->panel_bytes);
 		a.offset += panel * s->panel_bytes;
 	} else {
-		offset = tc_low_mul(l, g->view.column, s->bits / 8);
+		offset = tc_low_udiv(l, tc_low_mul(l, g->view.column, s->bits), 8);
 	}
 	offset = tc_low_add(l, offset, tc_low_mul(l, g->view.row, s->row_bytes));
 	a.offset += row * s->row_bytes;
@@ -84,7 +85,8 @@ static void each_piece(struct low *l, const struct gathering *g)
 			struct maddr a = piece_at(l, g, row, p);
 			struct mopnd m;
 
-			coordinate[0] = tc_low_add(l, first, mo_imm(p * g->columns));
+			coordinate[0] = tc_low_udiv(l, tc_low_add(l, first, mo_imm(p * g->columns)),
+						    g->unit);
 			m = mo_map(l, g->map, coordinate, TC_MAP_RANK);
 			if (g->barrier)
 				mi(l, g->opcode, M(a, 0), m, M(*g->barrier, 0));
@@ -108,7 +110,8 @@ static void plan_gather(struct low *l, struct gathering *g)
 			       "use a swizzled one, or cut the columns");
 	g->panels = g->view.columns / g->columns;
 	tc_low_plan_map(l, &map, g->gmem, g->smem->alloc, ~0u);
-	map.box[0] = (uint32_t)g->columns;
+	map.box[0] = (uint32_t)(g->columns / map.per_element);
+	g->unit = map.per_element;
 	g->map = tc_low_tensormap(l, &map);
 }
 
@@ -170,12 +173,13 @@ static void prefetch_rows(struct low *l, const struct ref *r)
 	struct param map;
 
 	tc_low_plan_map(l, &map, r, NULL, ~0u);
-	map.box[0] = (uint32_t)columns;
+	map.box[0] = (uint32_t)(columns / map.per_element);
 	tensormap = tc_low_tensormap(l, &map);
 	for (int64_t row = 0; row < r->shape[0].size; row += 4) {
 		load_rows(l, r->rows, numbers, row, coordinate + 1);
 		for (int64_t c = 0; c < r->shape[1].size; c += columns) {
-			coordinate[0] = tc_low_add(l, first, mo_imm(c));
+			coordinate[0] =
+				tc_low_udiv(l, tc_low_add(l, first, mo_imm(c)), map.per_element);
 			mi(l, "cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4",
 			   mo_map(l, tensormap, coordinate, TC_MAP_RANK));
 		}

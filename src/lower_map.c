@@ -96,7 +96,7 @@ bool tc_low_plan_map(struct low *l, struct param *map, const struct ref *gmem,
 							       : tc_dtypes[a->dtype].tma,
 			      .swizzle = smem ? smem->swizzle : 0,
 			      .atom_32 = smem && smem->atom_32};
-	map->per_element = a->dtype == DT_U2 ? 8 / tc_dtypes[DT_U2].bits : 1;
+	map->per_element = tc_tma_unit(a->dtype);
 	for (int i = 0; i < a->rank; i++) {
 		map->axis[i] = a->rank - 1 - i;
 		map->box[i] = 1;

@@ -77,6 +77,8 @@ static const struct element {
 	{DT_U16, "u16", MR_B16, "cvt.u32.u16", "cvt.u16.u32"},
 	{DT_I8, "s8", MR_B16, "cvt.s32.s8", "cvt.u16.u32"},
 	{DT_U8, "u8", MR_B16, "cvt.u32.u8", "cvt.u16.u32"},
+	{DT_I4, "u8", MR_B16, "cvt.u32.u8", NULL}, /* with its neighbour */
+	{DT_U4, "u8", MR_B16, "cvt.u32.u8", NULL},
 	{DT_BOOL, "u8", MR_B16, "cvt.u32.u8", "cvt.u16.u32"},
 	{DT_I64, "s64", MR_B64, "cvt.s32.s64", "cvt.s64.s32"},
 	{DT_U64, "u64", MR_B64, "cvt.u32.u64", "cvt.s64.s32"},
@@ -114,6 +116,11 @@ static struct maddr smem_element(struct low *l, const struct ref *r)
 	int bytes;
 
 	tc_low_smem_view(l, r, &v);
+	if (v.layout.bits == 4) {
+		v.column = tc_low_udiv(l, v.column, 2);
+		v.layout.panel_columns /= 2;
+		v.layout.bits = 8;
+	}
 	bytes = v.layout.bits / 8;
 	a = v.tile;
 	if (v.row.kind == MO_IMM && v.column.kind == MO_IMM && a.reg.id == 0) {
@@ -167,6 +174,18 @@ static struct mreg in_bounds(struct low *l, const struct ref *r)
 	return all;
 }
 
+/* One of the two elements of a byte. */
+static struct mreg half_byte(struct low *l, const struct ref *r, struct mreg byte)
+{
+	enum dtype t = r->alloc->dtype;
+	struct mopnd place =
+		tc_low_mul(l, tc_low_and(l, tc_low_value(l, r->start[r->alloc->rank - 1]), 1), 4);
+	struct mreg d = mi_b32(l);
+
+	mi(l, t == DT_I4 ? "bfe.s32" : "bfe.u32", R(d), R(byte), place, I(4));
+	return d;
+}
+
 void tc_lower_load_scalar(struct low *l, const struct op *op)
 {
 	const struct load_scalar_op *o = &op->u.load_scalar;
@@ -199,6 +218,8 @@ void tc_lower_load_scalar(struct low *l, const struct op *op)
 		d = o->result->type == VT_F32 ? mi_f32(l) : mi_b32(l);
 		mi(l, e->widen, R(d), R(raw));
 	}
+	if (tc_dtypes[e->dtype].bits == 4)
+		d = half_byte(l, o->ref, d);
 	if (o->result->type == VT_PRED) {
 		struct mreg p = mi_pred(l);
 

@@ -458,6 +458,14 @@ struct mopnd tc_low_udiv(struct low *l, struct mopnd a, int64_t b)
 	return once(l, KEY_OTHER + 1, "div.u32", MR_B32, a, mo_imm(b));
 }
 
+/* Of a value with a sign. */
+struct mopnd tc_low_shift_right(struct low *l, struct mopnd a, int bits)
+{
+	if (a.kind == MO_IMM)
+		return mo_imm(tc_floor_div(a.imm, INT64_C(1) << bits));
+	return once(l, KEY_OTHER + 4, "shr.s32", MR_B32, a, mo_imm(bits));
+}
+
 /* 64-bit sums and products: operands are b64 registers or immediates. */
 struct mopnd tc_low_add64(struct low *l, struct mopnd a, struct mopnd b)
 {

@@ -220,6 +220,7 @@ static void read_dims(lua_State *L, struct tensormap *m, const struct array *a)
 		m->rank = a->rank;
 		for (int i = 0; i < a->rank; i++)
 			m->dims[i] = (uint64_t)a->shape[a->rank - 1 - i];
+		m->dims[0] /= (uint64_t)tc_tma_unit(a->dtype);
 	}
 	n = list_option(L, "strides", strides, 5, LUA_MAXINTEGER);
 	if (n)

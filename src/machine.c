@@ -210,6 +210,11 @@ struct mreg mi_pred(struct low *l)
 	return mi_reg(l, MR_PRED);
 }
 
+struct mreg mi_b8(struct low *l)
+{
+	return mi_reg(l, MR_B8);
+}
+
 struct mreg mi_b16(struct low *l)
 {
 	return mi_reg(l, MR_B16);

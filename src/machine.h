@@ -51,6 +51,7 @@ int64_t tc_axis_stride(const struct alloc *a, int axis);
 
 enum mreg_type {
 	MR_PRED,
+	MR_B8,
 	MR_B16,
 	MR_B32,
 	MR_B64,
@@ -179,6 +180,7 @@ void mi_comment(struct low *l, const char *fmt, ...) __attribute__((format(print
 
 struct mreg mi_reg(struct low *l, enum mreg_type type);
 struct mreg mi_pred(struct low *l);
+struct mreg mi_b8(struct low *l);
 struct mreg mi_b16(struct low *l);
 struct mreg mi_b32(struct low *l);
 struct mreg mi_b64(struct low *l);

@@ -208,17 +208,30 @@ static void check_var_value(struct kern *k, const struct var_op *o)
 }
 
 /* A scalar is an element: every axis indexed by an integer. */
-static void check_scalar_access(struct kern *k, const struct ref *r, const char *verb)
+static void check_scalar_access(struct kern *k, const struct ref *r, bool stores)
 {
 	const struct dtype_info *d = &tc_dtypes[r->alloc->dtype];
+	const char *verb = stores ? "stored" : "loaded";
 
 	if (r->alloc->space == SP_TMEM)
 		tc_fail(&k->err,
 			"one element of TMEM cannot be %s: use tc.async_load_tmem or "
 			"tc.async_store_tmem on whole rows",
 			verb);
-	if (d->bits > 32 || (d->bits < 16 && d->klass == 'F') || d->bits < 8)
+	if (d->bits > 32 || (d->bits < 16 && d->klass == 'F') || d->bits < 4)
 		tc_fail(&k->err, "a single %s cannot be %s: a recorded scalar is an s32 or an f32",
+			d->name, verb);
+	if (d->bits == 4 && r->alloc->rank > 1 &&
+	    (r->alloc->shape[r->alloc->rank - 1].size & 1 ||
+	     r->alloc->shape[r->alloc->rank - 1].size < 0))
+		tc_fail(&k->err,
+			"a single %s cannot be %s: rows of its array are no whole bytes, unless "
+			"the last dimension is an even number\n%s",
+			d->name, verb, tc_ref_text(k, r));
+	if (d->bits == 4 && stores)
+		tc_fail(&k->err,
+			"a single %s cannot be %s: it shares its byte with a neighbour; store a "
+			"fragment of an even number of them",
 			d->name, verb);
 }
 
@@ -258,11 +271,11 @@ static void check_legality(struct kern *k, struct op *o)
 		check_var_owner(k, o->u.var.var, o->kind == OP_VAR_SET);
 		break;
 	case OP_LOAD_SCALAR:
-		check_scalar_access(k, o->u.load_scalar.ref, "loaded");
+		check_scalar_access(k, o->u.load_scalar.ref, false);
 		tc_check_own(k, o->u.load_scalar.ref);
 		break;
 	case OP_STORE_SCALAR:
-		check_scalar_access(k, o->u.store_scalar.ref, "stored");
+		check_scalar_access(k, o->u.store_scalar.ref, true);
 		break;
 	case OP_ATOMIC:
 		tc_check_atomic(k, &o->u.store);
@@ -444,7 +457,7 @@ static void check_registers(struct kern *k, const struct frag *f)
 
 	for (int i = 0; i < f->rank; i++)
 		elements *= f->shape[i];
-	if (f->rank == 2 && elements * (bits < 8 ? 8 : bits) > INT64_C(128) * 32 * threads)
+	if (f->rank == 2 && elements * bits > INT64_C(128) * 32 * threads)
 		tc_fail(&k->err,
 			"a fragment %s takes %lld registers in each of the %d threads of role "
 			"'%s'; "

@@ -150,6 +150,7 @@ struct frag *tc_frag_broadcast(struct kern *k, struct frag *f, int rank, const i
 struct frag *tc_frag_reduce(struct kern *k, enum reduce_op op, struct frag *f, int axis);
 const char *tc_frag_text(struct kern *k, const struct frag *f); /* "float32 (128, 64)" */
 const char *tc_frag_op_name(enum frag_op op);
+bool tc_dtype_in_registers(enum dtype t); /* fragments of it are possible */
 
 /* ---- print.c: objects and values as text ---- */
 

@@ -19,16 +19,21 @@ struct tile_bound {
 	int64_t size; /* -1: named */
 };
 
-/* The memory side of one access of a fragment. */
+/*
+ * The memory side of one access of a fragment.  Elements of 4 bits are accessed two at a time, as
+ * bytes, by a value and a distribution of bytes: tc_bytes_of.
+ */
 struct tile {
 	struct low *l;
 	const struct distribution *d;
 	const char *space;
 	int bits;
+	int unit; /* elements of a byte, for types of 4 bits; else 1: what indices and sizes count
+		   */
 	bool along[2];
 	enum tile_role role[2];
 	int64_t lead_bytes[2];
-	int aligned; /* elements that memory's alignment allows at once */
+	int aligned; /* units that memory's alignment allows at once */
 	/* SMEM */
 	struct smem_view view;
 	struct mreg base;    /* of the tile, without its symbol's and its own offset */
@@ -59,6 +64,10 @@ struct tile *tc_tile_of(struct low *l, const struct ref *r, const struct distrib
 struct maddr tc_tile_address(struct tile *t, const int off[2]);
 /* True where registers j hold an element that exists; id 0: in every thread. */
 struct mreg tc_tile_guard(struct tile *t, const int j[2]);
+
+/* The value in the same registers, with two elements of 4 bits as one of 8; its threads have two
+ * neighbours at least. */
+struct frag_value *tc_bytes_of(struct low *l, const struct frag_value *v);
 
 /* lower_frag_memory.c */
 /* Elements one instruction may move: contiguous in memory and in registers, and whole registers,

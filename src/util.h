@@ -103,6 +103,8 @@ double tc_to_double(enum dtype t, uint64_t bits);
 uint64_t tc_get_element(enum dtype t, const void *data, int64_t i);
 void tc_set_element(enum dtype t, void *data, int64_t i, uint64_t bits);
 int64_t tc_storage_bytes(enum dtype t, int64_t elements);
+/* Elements that TMA moves as one byte, having no type for them, or 1. */
+int tc_tma_unit(enum dtype t);
 /* Exact where the type can hold it, else rounded and saturated as doubles are. */
 uint64_t tc_from_integer(enum dtype t, int64_t x);
 /* False for floats and for what is above INT64_MAX. */

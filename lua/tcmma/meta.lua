@@ -104,6 +104,14 @@ tc.uint8 = nil
 ---@type tcmma.dtype
 tc.u8 = nil
 ---@type tcmma.dtype
+tc.int4 = nil
+---@type tcmma.dtype
+tc.i4 = nil
+---@type tcmma.dtype
+tc.uint4 = nil
+---@type tcmma.dtype
+tc.u4 = nil
+---@type tcmma.dtype
 tc.uint2 = nil
 ---@type tcmma.dtype
 tc.u2 = nil
@@ -1058,7 +1066,7 @@ tc.npy = {}
 ---@return string?
 function tc.npy.load(path, opts) end
 
----Writes a `.npy` file of version 1.0. NumPy has no bfloat16, fp8, fp6, fp4 and tf32: those are refused; use
+---Writes a `.npy` file of version 1.0. NumPy has no bfloat16, fp8, fp6, fp4, int4 and tf32: those are refused; use
 ---`tc.safetensors`, or save `array:view "u16"`. nil and a message where the file cannot be written.
 ---@param path string
 ---@param array tcmma.array
@@ -1088,7 +1096,8 @@ tc.safetensors = {}
 ---@return table|string
 function tc.safetensors.load(path, opts) end
 
----Writes arrays by name into a `.safetensors` file. Every element type but tfloat32 and uint2 has a name there.
+---Writes arrays by name into a `.safetensors` file. Every element type but tfloat32,
+---int4, uint4 and uint2 has a name there.
 ---@param path string
 ---@param arrays table<string, tcmma.array>
 ---@param metadata? table<string, string>

@@ -81,8 +81,11 @@ local function save(path, array)
   arguments.check(arguments.is_array(array), 2, "save", "array", array)
   local dtype = array.dtype
   if not dtype.npy then
-    local hint = dtype.bits >= 8 and (" or save array:view \"u%d\""):format(dtype.bits) or ""
-    error(("tc.npy.save: .npy files have no %s; use tc.safetensors.save%s"):format(dtype.name, hint), 2)
+    local ways = { dtype.safetensors and "use tc.safetensors.save" }
+    if dtype.bits >= 8 or not dtype.safetensors then
+      ways[#ways + 1] = ("save array:view \"u%d\""):format(math.max(dtype.bits, 8))
+    end
+    error(("tc.npy.save: .npy files have no %s; %s"):format(dtype.name, table.concat(ways, " or ")), 2)
   end
   local shape = table.concat(array.shape, ", ")
   if array.rank == 1 then shape = shape .. "," end
@@ -103,7 +106,7 @@ Reads a `.npy` file (versions 1 to 3, C order, little-endian) into a new array. 
 the file is missing or holds something else.]] },
   { "save", save, [[
 save(path: string, array: tcmma.array) -> tcmma.array?, string?, string?
-Writes a `.npy` file of version 1.0. NumPy has no bfloat16, fp8, fp6, fp4 and tf32: those are refused; use
+Writes a `.npy` file of version 1.0. NumPy has no bfloat16, fp8, fp6, fp4, int4 and tf32: those are refused; use
 `tc.safetensors`, or save `array:view "u16"`. nil and a message where the file cannot be written.]] },
 })
 

@@ -1,4 +1,4 @@
---- Arrays in .safetensors files: several by name, of every element type but tf32 and u2.
+--- Arrays in .safetensors files: several by name, of every element type but tf32, i4, u4 and u2.
 
 local arguments = require "tcmma.arguments"
 local core = require "tcmma.core"
@@ -111,7 +111,8 @@ Reads every array of a `.safetensors` file: a table by name, and the file's meta
 where the file is missing or damaged.]] },
   { "save", save, [[
 save(path: string, arrays: table<string, tcmma.array>, metadata?: table<string, string>) -> table?, string?
-Writes arrays by name into a `.safetensors` file. Every element type but tfloat32 and uint2 has a name there.]] },
+Writes arrays by name into a `.safetensors` file. Every element type but tfloat32,
+int4, uint4 and uint2 has a name there.]] },
 })
 
 return safetensors
