@@ -136,6 +136,7 @@ local calls = {
   ["tcmma.dynamic_scheduling_loop"] = function() return { "m", function() end } end,
   ["tcmma.async_prefetch"] = function(o) return { o.a } end,
   ["tcmma.semaphore_signal"] = function(o) return { o.sem[0] } end,
+  ["tcmma.semaphore_signal_parallel"] = function(o) return { { o.sem[0] } } end,
   ["tcmma.semaphore_wait"] = function(o) return { o.sem[0] } end,
   ["tcmma.atomic_add"] = function(o) return { o.sa, o.half } end,
   ["tcmma.atomic_max"] = function(o) return { o.sem, 1 } end,

@@ -168,6 +168,28 @@ describe("a GPU #gpu", function()
     assert.are.equal(0, (tc.max_error(out, tc.reference.matmul(a, b))))
   end)
 
+  on_gpu("tells CTAs by flags of their own, with one fence", function()
+    local kernel = tc.kernel{
+      name = "telling", args = { tc.gmem({ 64, 32 }, tc.int32), tc.gmem({ 32, 64, 32 }, tc.int32), tc.gmem({ 32 }, tc.int32) },
+      grid = { 32 }, grid_names = { "x" },
+      body = function(tile, out, flags)
+        local x = tc.axis_index "x"
+        tc.when(x:eq(0), function()
+          tile:store(tc.iota({ 64, 32 }, 0, tc.int32))
+          tc.semaphore_signal_parallel({ flags }, { memory_scope = "gpu" })
+        end)
+        tc.semaphore_wait(flags[x], 1, { memory_scope = "gpu" })
+        out[x]:store(tile:load())
+      end,
+    }
+    local out, flags = zeros({ 32, 64, 32 }, tc.int32), zeros({ 32 }, tc.int32)
+    kernel(zeros({ 64, 32 }, tc.int32), out, flags)
+    for _, tile in ipairs(out:totable()) do
+      for i, row in ipairs(tile) do assert.are.equal(i - 1, row[9]) end
+    end
+    for _, n in ipairs(flags:totable()) do assert.are.equal(0, n) end
+  end)
+
   on_gpu("starts a kernel under the end of the one before", function()
     local kernel = tc.kernel{
       name = "step", args = { tc.gmem({ 4096, 64 }, tc.int32), tc.gmem({ 4096, 64 }, tc.int32) }, grid = { 64 },

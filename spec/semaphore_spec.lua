@@ -128,6 +128,58 @@ describe("a semaphore", function()
     end)
   end)
 
+  -- CTA 0 makes a tile and tells all others, each by a flag of its own, and a counter; o.forgets: the flag of the last.
+  local function telling(o)
+    o = o or {}
+    return tc.kernel{
+      name = "telling",
+      args = { tc.gmem({ 64, 32 }, tc.float32), tc.gmem({ CTAS, 64, 32 }, tc.float32), tc.gmem({ CTAS }, tc.int32),
+        tc.gmem({ 2, 2 }, tc.int32) },
+      grid = { CTAS }, grid_names = { "x" },
+      body = function(tile, out, flags, counters)
+        local x = tc.axis_index "x"
+        tc.when(x:eq(0), function()
+          tile:store(tc.iota({ 64, 32 }, 0, tc.float32))
+          tc.semaphore_signal_parallel({ flags:at(tc.ds(0, o.forgets and CTAS - 1 or CTAS)), { counters[1][0], 3 },
+            { counters[0][1] } }, { memory_scope = o.scope })
+        end)
+        if not o.without then tc.semaphore_wait(flags[x], 1, { memory_scope = o.scope }) end
+        out[x]:store(tile:load())
+      end,
+    }
+  end
+
+  local function told()
+    return tc.zeros({ 64, 32 }, tc.float32), tc.zeros({ CTAS, 64, 32 }, tc.float32), tc.zeros({ CTAS }, tc.int32),
+      tc.zeros({ 2, 2 }, tc.int32)
+  end
+
+  for _, scope in ipairs{ "gpu", "sys" } do
+    it("is signalled beside others, with one fence: " .. scope, function()
+      local kernel = telling{ scope = scope }
+      in_all_modes(kernel, function(_, out, flags, counters)
+        for c = 0, CTAS - 1 do
+          for i = 0, 63, 7 do assert.are.equal(i, out:get(c, i, 5)) end
+        end
+        assert.are.same({ 0, 0, 0, 0, 0 }, flags:totable())
+        assert.are.same({ { 0, 1 }, { 3, 0 } }, counters:totable())
+      end, told)
+      local text = kernel:ptx{ target = "sm_90a" }
+      local _, fences = text:gsub("fence%.acq_rel%." .. scope .. ";", "")
+      local _, signals = text:gsub("red%.relaxed%." .. scope .. "%.global%.add%.u32", "")
+      assert.are.same({ 1, CTAS + 2 }, { fences, signals })
+      assert.is_truthy(kernel:ops():find("semaphore_signal_parallel arg2%[0%] %+= 1, .*arg3%[1, 0%] %+= 3, arg3%[0, 1%] %+= 1 "
+        .. "memory_scope=" .. scope))
+    end)
+  end
+
+  it("among several whose wait is missing is a race, whose signal is missing a deadlock", function()
+    local report = telling{ without = true }:emulate({ target = "sm_100a", mode = "check" }, told())
+    assert.is_true(#report.hazards > 0)
+    report = telling{ forgets = true }:emulate({ target = "sm_100a" }, told())
+    assert.are.equal("deadlock", report.hazards[1].rule)
+  end)
+
   it("that nobody signals is a deadlock", function()
     local kernel = tc.kernel{
       name = "forever", args = { tc.gmem({ 1 }, tc.int32) },
@@ -155,6 +207,27 @@ describe("a semaphore", function()
       return function() tc.semaphore_signal(ints[0], 1, { memory_scope = "cta" }) end,
         function() tc.semaphore_signal(ints[0], 1, { memory_scope = "gpu" }) end
     end, setup)
+end)
+
+describe("tc.semaphore_signal_parallel", function()
+  local setup = { args = { tc.gmem({ 80 }, tc.int32), tc.gmem({ 4 }, tc.float32) } }
+  local function refuses(title, expected, bad, good)
+    helper.refuses(title, expected, function(ints, floats)
+      return function() tc.semaphore_signal_parallel(bad(ints, floats)) end,
+        good and function() tc.semaphore_signal_parallel(good(ints)) end
+    end, setup)
+  end
+
+  refuses("signals no float", "Must signal int32 values, but got float32",
+    function(ints, floats) return { ints[0], floats[1] } end, function(ints) return { ints[0], ints[1] } end)
+  refuses("goes up", "tc.semaphore_signal_parallel takes an s32 that is at least 1, got 0.",
+    function(ints) return { { ints[0], 0 } } end, function(ints) return { { ints[0], 2 } } end)
+  refuses("takes at most 64", "tc.semaphore_signal_parallel signals at most 64 semaphores.",
+    function(ints) return { ints } end, function(ints) return { ints:at(tc.ds(0, 64)) } end)
+  refuses("takes refs", "bad argument #1 to 'semaphore_signal_parallel' (signal 2: ref or {ref, inc} expected, got integer 5)",
+    function(ints) return { ints[0], 5 } end)
+  refuses("takes a list", "bad argument #1 to 'semaphore_signal_parallel' (signals: 1 to 64 expected, got 0)",
+    function() return {} end)
 end)
 
 describe("programmatic dependent launch", function()

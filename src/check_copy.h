@@ -28,6 +28,8 @@ int tc_prefetch_cut(const struct ref *r, int ctas);
 void tc_check_try_cancel(struct kern *k, struct try_cancel_op *t);
 void tc_check_query_cancel(struct kern *k, struct query_cancel_op *q);
 
-void tc_check_semaphore(struct kern *k, struct semaphore_op *s, bool signal);
+/* `op`: who counts by `value` in it. */
+void tc_check_semaphore(struct kern *k, const struct ref *r, const struct val *value,
+			const char *op);
 
 #endif

@@ -65,17 +65,16 @@ void tc_check_query_cancel(struct kern *k, struct query_cancel_op *q)
 
 /* ---- semaphores ---------------------------------------------------------------------------- */
 
-void tc_check_semaphore(struct kern *k, struct semaphore_op *s, bool signal)
+void tc_check_semaphore(struct kern *k, const struct ref *r, const struct val *value,
+			const char *op)
 {
-	const struct alloc *a = s->ref->alloc;
-	int64_t value;
+	const struct alloc *a = r->alloc;
+	int64_t constant;
 
-	if (a->space != SP_GMEM || s->ref->rank)
-		tc_documented(&k->err, SEMAPHORE_ELEMENT, "", tc_ref_text(k, s->ref));
+	if (a->space != SP_GMEM || r->rank)
+		tc_documented(&k->err, SEMAPHORE_ELEMENT, "", tc_ref_text(k, r));
 	if (a->dtype != DT_I32 && a->dtype != DT_U32)
 		tc_documented(&k->err, SEMAPHORE_DTYPE, "", tc_dtypes[a->dtype].name);
-	if (s->value->type != VT_S32 || (tc_val_is_const(s->value, &value) && value < 1))
-		tc_documented(&k->err, SEMAPHORE_VALUE, "",
-			      signal ? "semaphore_signal" : "semaphore_wait",
-			      tc_val_text(k, s->value));
+	if (value->type != VT_S32 || (tc_val_is_const(value, &constant) && constant < 1))
+		tc_documented(&k->err, SEMAPHORE_VALUE, "", op, tc_val_text(k, value));
 }

@@ -402,6 +402,13 @@ struct semaphore_op {    /* SEMAPHORE_SIGNAL, SEMAPHORE_WAIT */
 	bool system; /* scope: all devices, else this one */
 	bool decrement;
 };
+#define TC_MAX_SIGNALS 64
+struct signals_op { /* SEMAPHORE_SIGNAL_PARALLEL: one release, then all of them */
+	int count;
+	struct ref **ref;
+	struct val **value;
+	bool system;
+};
 struct prefetch_op {
 	struct ref *ref;
 	unsigned collective_axes; /* bit i: cluster axis i, whose CTAs take a part each */
@@ -442,6 +449,7 @@ struct op {
 		struct try_cancel_op try_cancel;
 		struct query_cancel_op query_cancel;
 		struct semaphore_op semaphore;
+		struct signals_op signals;
 		struct prefetch_op prefetch;
 	} u;
 };

@@ -294,7 +294,8 @@ low_fn tc_lower_async_prefetch;
 /* lower_barrier.c */
 low_fn tc_lower_arrive, tc_lower_wait;
 /* lower_schedule.c; the last two: where there is no launch control */
-low_fn tc_lower_semaphore_signal, tc_lower_semaphore_wait, tc_lower_griddepcontrol;
+low_fn tc_lower_semaphore_signal, tc_lower_semaphore_signals, tc_lower_semaphore_wait,
+	tc_lower_griddepcontrol;
 low_fn tc_lower_try_cluster_cancel, tc_lower_query_cluster_cancel, tc_lower_no_cluster_cancel,
 	tc_lower_no_cluster_query;
 /* lower_mma.c, lower_tcgen05.c */

@@ -61,6 +61,7 @@ static void look_at_scope(struct seen *n, const struct scope *s)
 			break;
 		case OP_COMMIT_GMEM:
 		case OP_SEMAPHORE_SIGNAL:
+		case OP_SEMAPHORE_SIGNAL_PARALLEL:
 			n->told = true;
 			break;
 		default:

@@ -121,11 +121,11 @@ void tc_lower_no_cluster_query(struct low *l, const struct op *op)
 
 /* ---- semaphores: counters in GMEM ------------------------------------------------------------ */
 
-static const char *scoped(struct low *l, const struct semaphore_op *o, const char *format)
+static const char *scoped(struct low *l, bool system, const char *format)
 {
 	char text[64];
 
-	snprintf(text, sizeof(text), format, o->system ? "sys" : "gpu");
+	snprintf(text, sizeof(text), format, system ? "sys" : "gpu");
 	return tc_arena_strdup(l->arena, text);
 }
 
@@ -138,8 +138,25 @@ void tc_lower_semaphore_signal(struct low *l, const struct op *op)
 	tc_low_class_barrier(l);
 	tc_low_first_leader(l);
 	a.reg = tc_low_gmem_address(l, o->ref);
-	mi(l, scoped(l, o, "red.release.%s.global.add.u32"), M((struct maddr){.reg = a.reg}, 0),
-	   tc_low_value(l, o->value));
+	mi(l, scoped(l, o->system, "red.release.%s.global.add.u32"),
+	   M((struct maddr){.reg = a.reg}, 0), tc_low_value(l, o->value));
+	tc_low_all(l);
+}
+
+/* One fence releases what the role's threads did to all who are told. */
+void tc_lower_semaphore_signals(struct low *l, const struct op *op)
+{
+	const struct signals_op *o = &op->u.signals;
+
+	tc_low_class_barrier(l);
+	tc_low_first_leader(l);
+	mi_plain(l, scoped(l, o->system, "fence.acq_rel.%s"));
+	for (int i = 0; i < o->count; i++) {
+		struct maddr a = {.reg = tc_low_gmem_address(l, o->ref[i])};
+
+		mi(l, scoped(l, o->system, "red.relaxed.%s.global.add.u32"), M(a, 0),
+		   tc_low_value(l, o->value[i]));
+	}
 	tc_low_all(l);
 }
 
@@ -156,15 +173,15 @@ void tc_lower_semaphore_wait(struct low *l, const struct op *op)
 	a.reg = tc_low_gmem_address(l, o->ref);
 	value = tc_low_value(l, o->value);
 	mi_label(l, again);
-	mi(l, scoped(l, o, "ld.acquire.%s.global.b32"), R(seen), M(a, 0));
+	mi(l, scoped(l, o->system, "ld.acquire.%s.global.b32"), R(seen), M(a, 0));
 	mi(l, "setp.lt.s32", R(p), R(seen), value);
 	mi_if(l, p, "bra", LABEL(again));
 	if (o->decrement) {
 		struct mreg rest = mi_b32(l), found = mi_b32(l);
 
 		mi(l, "sub.s32", R(rest), R(seen), value);
-		mi(l, scoped(l, o, "atom.acquire.%s.global.cas.b32"), R(found), M(a, 0), R(seen),
-		   R(rest));
+		mi(l, scoped(l, o->system, "atom.acquire.%s.global.cas.b32"), R(found), M(a, 0),
+		   R(seen), R(rest));
 		mi(l, "setp.ne.b32", R(p), R(found), R(seen));
 		mi_if(l, p, "bra", LABEL(again));
 	}

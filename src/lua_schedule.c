@@ -164,26 +164,126 @@ static void record_semaphore(struct kern *k, void *arg)
 	tc_kern_record(k, &s->draft);
 }
 
+/* Of the options at `arg`: who waits is on any device, else on this one. */
+static bool is_system_scope(lua_State *L, int arg, const char *const *options)
+{
+	const char *scope;
+
+	tc_options(L, arg, options);
+	scope = tc_option_string(L, arg, "memory_scope", "sys");
+	if (strcmp(scope, "sys") != 0 && strcmp(scope, "gpu") != 0)
+		tc_argerror(L, arg,
+			    "option 'memory_scope': Unsupported memory_scope: \"%s\"; "
+			    "\"sys\" or \"gpu\"",
+			    scope);
+	return strcmp(scope, "sys") == 0;
+}
+
 /* Number or scalar at argument 2, 1 if absent; options at 3. */
 static int semaphore(lua_State *L, enum op_kind kind, const char *what, const char *const *options)
 {
 	struct semaphore s = {.draft = {.kind = kind}, .value = {.kind = 'i', .i = 1}};
 	struct semaphore_op *o = &s.draft.u.semaphore;
-	const char *scope;
 
 	o->ref = check_ref(L, 1, "sem");
 	if (!lua_isnoneornil(L, 2))
 		tc_check_index_value(L, 2, &s.value, what);
-	tc_options(L, 3, options);
-	scope = tc_option_string(L, 3, "memory_scope", "sys");
-	o->system = strcmp(scope, "sys") == 0;
-	if (!o->system && strcmp(scope, "gpu") != 0)
-		tc_argerror(L, 3,
-			    "option 'memory_scope': Unsupported memory_scope: \"%s\"; "
-			    "\"sys\" or \"gpu\"",
-			    scope);
+	o->system = is_system_scope(L, 3, options);
 	o->decrement = kind == OP_SEMAPHORE_WAIT && tc_option_boolean(L, 3, "decrement", true);
 	tc_record_call(L, record_semaphore, &s);
+	return 0;
+}
+
+/* ---- several signals ------------------------------------------------------ */
+
+struct signals {
+	struct op draft;
+	int given;
+	struct ref *ref[TC_MAX_SIGNALS];
+	struct lua_value value[TC_MAX_SIGNALS];
+};
+
+static void add_signal(struct kern *k, struct signals_op *o, struct ref *r, struct val *value)
+{
+	if (o->count == TC_MAX_SIGNALS)
+		tc_documented(&k->err, SEMAPHORE_MANY, "", tc_integer_text(k, TC_MAX_SIGNALS));
+	o->ref[o->count] = r;
+	o->value[o->count++] = value;
+}
+
+/* A vector of semaphores stands for its elements. */
+static void record_signals(struct kern *k, void *arg)
+{
+	struct signals *s = arg;
+	struct signals_op *o = &s->draft.u.signals;
+
+	o->ref = tc_arena_alloc(&k->arena, sizeof(*o->ref) * TC_MAX_SIGNALS);
+	o->value = tc_arena_alloc(&k->arena, sizeof(*o->value) * TC_MAX_SIGNALS);
+	for (int i = 0; i < s->given; i++) {
+		struct ref *r = s->ref[i];
+		struct val *value = tc_value_node(k, &s->value[i]);
+
+		if (r->rank != 1 || r->shape[0].size < 0) {
+			add_signal(k, o, r, value);
+			continue;
+		}
+		for (int e = 0; e < r->shape[0].size; e++) {
+			struct index at = {.start = tc_val_const(k, e)};
+
+			add_signal(k, o, tc_ref_index(k, r, &at, 1), value);
+		}
+	}
+	tc_kern_record(k, &s->draft);
+}
+
+/* The entry on top of the stack: a ref, or {ref, inc}. */
+static void read_signal(lua_State *L, int number, struct signals *s)
+{
+	int top = lua_gettop(L), i = s->given++;
+
+	s->value[i] = (struct lua_value){.kind = 'i', .i = 1};
+	if (lua_istable(L, top)) {
+		lua_rawgeti(L, top, 1);
+		lua_rawgeti(L, top, 2);
+		if (!lua_isnil(L, -1))
+			tc_check_index_value(L, top + 2, &s->value[i],
+					     "increment of the semaphore");
+		lua_pop(L, 1);
+	}
+	s->ref[i] = tc_test_recorded(L, -1, TC_REF);
+	if (!s->ref[i])
+		tc_argerror(L, 1, "signal %d: ref or {ref, inc} expected, got %s", number,
+			    tc_describe(L, -1));
+	lua_settop(L, top - 1);
+}
+
+static const char parallel_doc[] =
+	"semaphore_signal_parallel(signals: any[], opts?: {memory_scope?: string})\n"
+	"Signals several semaphores with one fence: what the role's threads have done before is "
+	"visible to all who waited for any of them. Each of `signals` is a semaphore as for "
+	"`tc.semaphore_signal`, `{sem, inc}`, or a vector of them, all of whose elements are "
+	"signalled: a flag for each CTA that waits. At most 64 in all.";
+
+static int semaphore_signal_parallel(lua_State *L)
+{
+	static const char *const options[] = {"memory_scope", NULL};
+	struct signals s = {.draft = {.kind = OP_SEMAPHORE_SIGNAL_PARALLEL}};
+	lua_Integer count;
+
+	if (!lua_istable(L, 1))
+		return tc_argerror(L, 1, "signals: list of refs or {ref, inc} expected, got %s",
+				   tc_describe(L, 1));
+	s.draft.u.signals.system = is_system_scope(L, 2, options);
+	lua_settop(L, 1);
+	count = luaL_len(L, 1);
+	if (count < 1 || count > TC_MAX_SIGNALS)
+		return tc_argerror(L, 1, "signals: 1 to %d expected, got %lld", TC_MAX_SIGNALS,
+				   (long long)count);
+	for (int i = 1; i <= count; i++) {
+		lua_rawgeti(L, 1, i);
+		read_signal(L, i, &s);
+	}
+	tc_record_call(L, record_signals, &s);
 	return 0;
 }
 
@@ -374,6 +474,7 @@ static const struct tc_function functions[] = {
 	{"raise_documented", raise_documented, raise_doc},
 	{"promise_documented", promise_documented, promise_doc},
 	{"semaphore_signal", semaphore_signal, signal_doc},
+	{"semaphore_signal_parallel", semaphore_signal_parallel, parallel_doc},
 	{"semaphore_wait", semaphore_wait, semaphore_wait_doc},
 	{"griddepcontrol_wait", griddepcontrol_wait,
 	 "griddepcontrol_wait()\n"

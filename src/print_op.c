@@ -380,6 +380,15 @@ static void put_operands(struct strbuf *b, struct kern *k, const struct op *o)
 			tc_puts(b, " decrement");
 		tc_puts(b, o->u.semaphore.system ? " memory_scope=sys" : " memory_scope=gpu");
 		break;
+	case OP_SEMAPHORE_SIGNAL_PARALLEL:
+		for (int i = 0; i < o->u.signals.count; i++) {
+			tc_puts(b, i ? ", " : "");
+			put_ref(b, k, o->u.signals.ref[i]);
+			tc_puts(b, " += ");
+			tc_print_val(b, k, o->u.signals.value[i]);
+		}
+		tc_puts(b, o->u.signals.system ? " memory_scope=sys" : " memory_scope=gpu");
+		break;
 	case OP_ASYNC_PREFETCH:
 		put_ref(b, k, o->u.prefetch.ref);
 		put_cluster_axes(b, k, o->u.prefetch.collective_axes);

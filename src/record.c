@@ -145,6 +145,12 @@ static void use_operands(struct kern *k, const struct op *o)
 		use_ref(k, o->u.semaphore.ref);
 		tc_val_usable(k, o->u.semaphore.value);
 		break;
+	case OP_SEMAPHORE_SIGNAL_PARALLEL:
+		for (int i = 0; i < o->u.signals.count; i++) {
+			use_ref(k, o->u.signals.ref[i]);
+			tc_val_usable(k, o->u.signals.value[i]);
+		}
+		break;
 	case OP_ASYNC_PREFETCH:
 		tc_ref_usable(k, o->u.prefetch.ref);
 		break;
@@ -324,7 +330,12 @@ static void check_legality(struct kern *k, struct op *o)
 		break;
 	case OP_SEMAPHORE_SIGNAL:
 	case OP_SEMAPHORE_WAIT:
-		tc_check_semaphore(k, &o->u.semaphore, o->kind == OP_SEMAPHORE_SIGNAL);
+		tc_check_semaphore(k, o->u.semaphore.ref, o->u.semaphore.value, tc_op_name(o));
+		break;
+	case OP_SEMAPHORE_SIGNAL_PARALLEL:
+		for (int i = 0; i < o->u.signals.count; i++)
+			tc_check_semaphore(k, o->u.signals.ref[i], o->u.signals.value[i],
+					   tc_op_name(o));
 		break;
 	case OP_ASYNC_PREFETCH:
 		tc_check_prefetch(k, &o->u.prefetch);

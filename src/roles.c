@@ -141,6 +141,12 @@ static void visit_op(const struct op *o, visit_fn *visit, void *context)
 		visit_ref(o->u.semaphore.ref, visit, context);
 		visit(context, o->u.semaphore.value);
 		break;
+	case OP_SEMAPHORE_SIGNAL_PARALLEL:
+		for (int i = 0; i < o->u.signals.count; i++) {
+			visit_ref(o->u.signals.ref[i], visit, context);
+			visit(context, o->u.signals.value[i]);
+		}
+		break;
 	case OP_ASYNC_PREFETCH:
 		visit_ref(o->u.prefetch.ref, visit, context);
 		break;

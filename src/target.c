@@ -14,6 +14,7 @@
 	[OP_COPY_SMEM_TO_GMEM] = tc_lower_copy_smem_to_gmem,                                       \
 	[OP_ASYNC_PREFETCH] = tc_lower_async_prefetch,                                             \
 	[OP_SEMAPHORE_SIGNAL] = tc_lower_semaphore_signal,                                         \
+	[OP_SEMAPHORE_SIGNAL_PARALLEL] = tc_lower_semaphore_signals,                               \
 	[OP_SEMAPHORE_WAIT] = tc_lower_semaphore_wait,                                             \
 	[OP_GRIDDEPCONTROL_WAIT] = tc_lower_griddepcontrol,                                        \
 	[OP_GRIDDEPCONTROL_LAUNCH_DEPENDENTS] = tc_lower_griddepcontrol,                           \

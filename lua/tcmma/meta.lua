@@ -868,6 +868,11 @@ function tc.rsqrt(x) end
 ---@param opts? {memory_scope?: string}
 function tc.semaphore_signal(sem, inc, opts) end
 
+---Signals several semaphores with one fence: what the role's threads have done before is visible to all who waited for any of them. Each of `signals` is a semaphore as for `tc.semaphore_signal`, `{sem, inc}`, or a vector of them, all of whose elements are signalled: a flag for each CTA that waits. At most 64 in all.
+---@param signals any[]
+---@param opts? {memory_scope?: string}
+function tc.semaphore_signal_parallel(signals, opts) end
+
 ---Waits until a semaphore is at least `value` (1), and takes that much off it unless `decrement = false`. The CTA that signals must be able to run: it is one of those that fit on the device together, or started before.
 ---
 ---`memory_scope` as for `tc.semaphore_signal`.

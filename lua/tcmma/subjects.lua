@@ -20,7 +20,8 @@ return {
     "exp2", "log", "log2", "rsqrt", "sqrt", "tanh", "class fragment" } },
   { "schedules", "which block does what, and blocks that work together", { "nd_loop", "planar_snake",
     "dynamic_scheduling_loop", "try_cluster_cancel", "query_cluster_cancel", "cluster_cancel_result",
-    "semaphore_signal", "semaphore_wait", "atomic_*", "griddepcontrol_wait", "griddepcontrol_launch_dependents" } },
+    "semaphore_signal", "semaphore_signal_parallel", "semaphore_wait", "atomic_*", "griddepcontrol_wait",
+    "griddepcontrol_launch_dependents" } },
   { "pipelines", "copies ahead of the work, from a description", { "emit_pipeline", "emit_pipeline_warp_specialized",
     "block_spec" } },
   { "arrays", "make, fill, read and store them", { "zeros", "ones", "empty", "arange", "randn", "rand", "randint",
@@ -33,5 +34,6 @@ return {
   { "speed", "a matmul that is tuned, timing, tuning", { "matmul", "bench", "autotune" } },
   { "code", "kernels in PTX and CUDA C", { "ptx", "cuda", "tensormap", "class module", "class function",
     "class tensormap" } },
-  { "about", "this help, and what it is made from", { "help", "documentation", "nearest", "raise_documented" } },
+  { "about", "this help, and what it is made from", { "help", "documentation", "nearest", "raise_documented",
+    "promise_documented" } },
 }
