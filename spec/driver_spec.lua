@@ -207,6 +207,16 @@ describe("a GPU, by the driver's interface", function()
     assert.equal("1 0\n", run(loads((SETMAXNREG:gsub("setmaxnreg[^\n]*", "")))))
   end)
 
+  with_assembler("so is one whose extern shared array would lie elsewhere, and by nothing else", function()
+    local tail = SETMAXNREG:gsub("setmaxnreg[^\n]*",
+      "mov.u32 %%r0, tail; st.shared.u8 [fixed], %%r0; ld.shared.u8 %%r0, [tail];")
+      :gsub("{\n", "{\n  .reg .b32 %%r<1>;\n  .shared .b8 fixed[20];\n")
+      :gsub("%.visible", ".extern .shared .align 128 .b8 tail[];\n%0")
+    assert.equal("0 1\n", run(loads(tail)))
+    assert.equal("1 0\n", run(loads((tail:gsub("align 128", "align 16")))))
+    assert.equal("0 0\n", run(loads(tail .. "// newer than the driver\n"))) -- nothing is loaded
+  end)
+
   with_assembler("a text that is too new for the driver goes through nvJitLink", function()
     assert.equal("1 0\n", run(loads(SETMAXNREG .. "// newer than the driver\n")))
   end)

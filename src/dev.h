@@ -113,6 +113,8 @@ const char *tc_nvrtc_version(void);
 /* ptxas.c: the assembler as a program, which no launch starts. */
 /* What the text says has an effect only when it is assembled as a whole program. */
 bool tc_needs_whole_program(const char *ptx);
+/* Of an extern shared array that stands behind static ones and needs more than 16; else 0. */
+int tc_shared_tail_alignment(const char *ptx);
 const char *tc_ptxas_version(void); /* NULL: there is none */
 bool tc_ptxas(const char *ptx, size_t length, const char *target, struct strbuf *cubin,
 	      struct strbuf *log);

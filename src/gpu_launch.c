@@ -48,7 +48,8 @@ static bool load_ptx(struct device *d, const struct launch *l, CUmodule *m, stru
 
 /*
  * nvJitLink assembles.  The driver does where nvJitLink is missing, and where it would not give all
- * that the text asks for; if the driver is too old for the text, that little less will do.
+ * that the text asks for; if the driver is too old for the text, fewer registers will do, another
+ * alignment of shared memory will not.
  */
 static bool load_module(struct device *d, const struct launch *l, CUmodule *m, struct err *e)
 {
@@ -57,7 +58,7 @@ static bool load_module(struct device *d, const struct launch *l, CUmodule *m, s
 
 	if (tc_needs_whole_program(l->ptx) && load_ptx(d, l, m, e))
 		return true;
-	if (g->lost[0])
+	if (g->lost[0] || tc_shared_tail_alignment(l->ptx))
 		return false;
 	bool ok = tc_assemble(l->ptx, l->ptx_length, d->target->name, &cubin, NULL, e);
 

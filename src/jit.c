@@ -212,6 +212,14 @@ bool tc_assemble_whole(const char *ptx, size_t length, const char *target, struc
 		free(log->text);
 		*cubin = *log = (struct strbuf){0};
 	}
+	int alignment = tc_shared_tail_alignment(ptx);
+	if (alignment)
+		return tc_dev_fail(
+			e, ERR_ENVIRONMENT, "no-assembler",
+			"this text has static shared memory, and an extern shared array aligned to "
+			"%d behind it, which nvJitLink would place at a multiple of 16: its cubin "
+			"needs ptxas. Set TCMMA_CUDA_HOME to a CUDA toolkit that has it",
+			alignment);
 	*assembler = tc_assembler_version();
 	return tc_assemble(ptx, length, target, cubin, log, e);
 }

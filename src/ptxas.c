@@ -1,6 +1,7 @@
 /*
  * The assembler as a program of the toolkit.  It takes a text for all there is; nvJitLink compiles
- * each of its inputs for separate linking, where setmaxnreg has no effect (message C7504).
+ * each of its inputs for separate linking, where setmaxnreg has no effect (message C7504), and an
+ * extern shared array begins at the next 16 bytes behind the static ones, whatever its alignment.
  */
 #include "dev.h"
 
@@ -10,9 +11,52 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* The word that ends before `at`, and spaces, is `word`. */
+static bool follows(const char *text, const char *at, const char *word)
+{
+	size_t length = strlen(word);
+
+	while (at > text && is_space(at[-1]))
+		at--;
+	return (size_t)(at - text) >= length && strncmp(at - length, word, length) == 0;
+}
+
+int tc_shared_tail_alignment(const char *ptx)
+{
+	static const char space[] = ".shared", align[] = ".align";
+	int alignment = 0;
+	bool fixed = false;
+
+	/* Of ld.shared and the like no space stands in front; .ptr is of a parameter. */
+	for (const char *at = ptx; (at = strstr(at, space)) != NULL;) {
+		const char *word = at;
+
+		at += sizeof space - 1;
+		if (word == ptx || !is_space(word[-1]) || !is_space(*at) ||
+		    follows(ptx, word, ".ptr"))
+			continue;
+		if (!follows(ptx, word, ".extern")) {
+			fixed = true;
+			continue;
+		}
+		at += strspn(at, " \t\r\n");
+		if (strncmp(at, align, sizeof align - 1) == 0) {
+			int n = atoi(at + sizeof align - 1);
+
+			alignment = n > alignment ? n : alignment;
+		}
+	}
+	return fixed && alignment > 16 ? alignment : 0;
+}
+
 bool tc_needs_whole_program(const char *ptx)
 {
-	return strstr(ptx, "setmaxnreg") != NULL;
+	return strstr(ptx, "setmaxnreg") != NULL || tc_shared_tail_alignment(ptx);
 }
 
 /* ---- which one ------------------------------------------------------------------------------- */
