@@ -110,6 +110,7 @@ build = {
             "src/emu/lex.c",
             "src/emu/matrix_move.c",
             "src/emu/mbarrier.c",
+            "src/emu/mbarrier_cause.c",
             "src/emu/mbarrier_ops.c",
             "src/emu/memory.c",
             "src/emu/memory_run.c",

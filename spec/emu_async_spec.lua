@@ -420,11 +420,11 @@ end:]])
         "128")
   end)
 
-  it("with too few bytes expected is noticed at the end, with too many it is a deadlock", function()
+  it("with too few bytes expected is noticed at the end, with too many by who waits", function()
     local source = words(64 * 64):reshape { 64, 64 }
     local out = tc.zeros({ 512 }, tc.u16)
     local map = tc.tensormap(source, { box = { 32, 16 }, swizzle = "64B" })
-    fault(run(load_text(2, { 0, 0 }, 1024, 2048), { map, out }), "deadlock", "1024 bytes outstanding",
+    fault(run(load_text(2, { 0, 0 }, 1024, 2048), { map, out }), "mbarrier-tx", "1024 bytes outstanding",
       "expect_tx 2048", "complete_tx 1024")
   end)
 

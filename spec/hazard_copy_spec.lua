@@ -145,7 +145,7 @@ end
 
 local rows = {
   { "a box that overhangs, with all its bytes expected", {}, load("%rd0", 32, 512) },
-  { "A19 only the bytes inside are expected", { "deadlock" }, load("%rd0", 32, 28 * 8 * 2) },
+  { "A19 only the bytes inside are expected", { "mbarrier-tx", "deadlock" }, load("%rd0", 32, 28 * 8 * 2) },
   { "tiles of the whole tensor, and some behind it", {}, TILES .. load("%rd0", "%r7", 512, "%r6"), { grid = 34 } },
   { "D84 coordinates in the wrong order", { "boxes-outside" }, TILES .. load("%rd0", "%r6", 512, "%r7"),
     { grid = 34 } },

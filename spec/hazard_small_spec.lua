@@ -262,7 +262,8 @@ end:]] },
 less:
  setmaxnreg.dec.sync.aligned.u32 40;
 end:]], { block = 384 } },
-    { "D88 more registers than there are", { "deadlock" }, " setmaxnreg.inc.sync.aligned.u32 240;", { block = 384 } },
+    { "D88 more registers than there are", { "setmaxnreg-pool", "deadlock" },
+      " setmaxnreg.inc.sync.aligned.u32 240;", { block = 384 } },
     { "all threads store the same value", {}, " st.shared.b32 [%r1], 5;" },
     { "threads store different values in one place", { "shared-race" }, " st.shared.b32 [%r1], %r0;" },
   }

@@ -30,7 +30,8 @@ local function without_cluster_barrier(nth)
   end
 end
 
--- { number, what is spoilt, kernel, how, rules, options }: the first rule names the fault, further ones follow from it.
+-- { number, what is spoilt, kernel, how, rules, options }: the first rule names the fault, further ones follow from it;
+-- options.likely: what a deadlock alone says of its cause.
 local catalogue = {
   { "A1", "the MMA does not wait for the copies", BLACKWELL,
     function(t) return drop_wait(t, FULL, { behind = MMA }) end, { "copy-not-awaited", "mbarrier-over-arrival" } },
@@ -40,7 +41,7 @@ local catalogue = {
     function(t)
       local label, parity = t:match "(L%d+):\n[^\n]*%+98320%], (%%r%d+);"
       return insert_before(t, label .. ":", ("xor.b32 %s, %s, 1;"):format(parity, parity), { behind = LOAD })
-    end, { "deadlock" } },
+    end, { "deadlock" }, { likely = "nobody has arrived on any barrier that is waited for" } },
   { "A4", "the MMA's parity never flips", BLACKWELL,
     function(t)
       local parity = parity_of(t:match(MMA .. ".*"), FULL)
@@ -49,16 +50,18 @@ local catalogue = {
   { "A4", "the parity of a warpgroup never flips", HOPPER,
     function(t) return (t:gsub("(try_wait[^\n]*%+98304%], )%%r%d+", "%10")) end, { "wgmma-not-awaited", "deadlock" } },
   { "A5", "the producer's parity flips at every step", BLACKWELL,
-    function(t) return replace(t, "selp.b32 %r245", "%r244, %r243, %p9", "%r244, %r244, %p9") end, { "deadlock" } },
+    function(t) return replace(t, "selp.b32 %r245", "%r244, %r243, %p9", "%r244, %r244, %p9") end,
+    { "mbarrier-parity-step", "deadlock" } },
   { "A6", "the producer begins with the second stage", BLACKWELL,
-    function(t) return replace(t, "mov.b32 %r223, 0", "0", "1") end, { "deadlock" } },
+    function(t) return replace(t, "mov.b32 %r223, 0", "0", "1") end, { "mbarrier-parity-step", "deadlock" } },
   { "A7", "a barrier counts too few", BLACKWELL,
     function(t) return replace(t, "[%smem+98304], 2", "], 2", "], 1") end, { "mbarrier-over-arrival" } },
   { "A8", "a barrier counts too many", BLACKWELL,
-    function(t) return replace(t, "[%smem+98304], 2", "], 2", "], 3") end, { "deadlock" } },
+    function(t) return replace(t, "[%smem+98304], 2", "], 2", "], 3") end, { "deadlock" },
+    { likely = "1 of 3 arrivals on mbarrier at shared 0x18400 are missing, and no thread" } },
   { "A9", "every lane arrives", BLACKWELL,
     function(t) return replace(t, "@%elected_epilogue mbarrier.arrive", "@%elected_epilogue", "") end,
-    { "deadlock" } },
+    { "mbarrier-many-phases", "deadlock" } },
   { "A10", "a barrier is not initialised", BLACKWELL,
     function(t) return drop(t, "mbarrier.init.shared::cta.b64 [%smem+98336]") end, { "mbarrier-not-initialised" } },
   { "A11", "nothing between init and use", BLACKWELL,
@@ -73,14 +76,14 @@ local catalogue = {
   { "A14", "a barrier lies in a stage", BLACKWELL,
     function(t) return (t:gsub("%+98336%]", "]"):gsub("%+98344%]", "+8]")) end, { "mbarrier-overwritten" } },
   { "A15", "too few bytes are expected", BLACKWELL,
-    function(t) return replace(t, "expect_tx", "16384", "8192", { nth = 2 }) end, { "deadlock" } },
+    function(t) return replace(t, "expect_tx", "16384", "8192", { nth = 2 }) end, { "mbarrier-tx", "deadlock" } },
   { "A16", "too many bytes are expected", BLACKWELL,
-    function(t) return replace(t, "expect_tx", "16384", "16388", { nth = 2 }) end, { "deadlock" } },
+    function(t) return replace(t, "expect_tx", "16384", "16388", { nth = 2 }) end, { "mbarrier-tx", "deadlock" } },
   { "A17", "bytes are not expected", BLACKWELL,
     function(t)
       t = replace(t, "expect_tx", ".expect_tx", "", { nth = 2 })
       return (t:gsub("(mbarrier%.arrive%.shared::cta%.b64 _, %[%%r%d+%+98304%]), 16384", "%1"))
-    end, { "mbarrier-wrong-phase", "copy-not-awaited", "deadlock" } },
+    end, { "mbarrier-wrong-phase", "copy-not-awaited", "mbarrier-tx", "deadlock" } },
   { "A18", "bytes are expected behind the last arrival", BLACKWELL,
     function(t)
       t = replace(t, "expect_tx", ".expect_tx", "", { nth = 2, behind = LOAD })
@@ -88,7 +91,8 @@ local catalogue = {
       return insert_before(t, "L20:", "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r231+98304], 16384;")
     end, { "mbarrier-late-expect" } },
   { "A20", "the commit arrives at the wrong barrier", BLACKWELL,
-    function(t) return replace(t, "tcgen05.commit", "98320", "98304") end, { "deadlock" } },
+    function(t) return replace(t, "tcgen05.commit", "98320", "98304") end, { "deadlock" },
+    { likely = "it may be meant for another barrier" } },
   { "A21", "the commit stands before the last MMA", BLACKWELL,
     function(t) return move_before(t, "tcgen05.commit", "tcgen05.mma", { target_nth = 4 }) end, { "mma-not-awaited" } },
   { "A22", "another thread commits", BLACKWELL,
@@ -101,7 +105,7 @@ local catalogue = {
   { "A23", "the arrivals for the peer go to the own barrier", HOPPER_PAIR,
     function(t)
       return replace(t, "mapa.shared::cluster", "mapa.shared::cluster.u32 %r12, %smem, %lane", "mov.b32 %r12, %smem")
-    end, { "copy-not-awaited", "deadlock" } },
+    end, { "copy-not-awaited", "mbarrier-tx", "deadlock" } },
   { "A24", "the arrivals for the peer are for the own CTA", HOPPER_PAIR,
     function(t) return (t:gsub("arrive%.shared::cluster", "arrive.release.cta.shared::cluster")) end,
     { "mbarrier-scope" } },
@@ -115,7 +119,8 @@ local catalogue = {
           .. " selp.u32 %%count, 96, 128, %%half;"))
     end, { "barrier-count" } },
   { "A27", "the barrier of all in the branch of some", BLACKWELL,
-    function(t) return insert_before(t, "tcgen05.ld", "bar.sync 0;") end, { "deadlock" } },
+    function(t) return insert_before(t, "tcgen05.ld", "bar.sync 0;") end, { "deadlock" },
+    { likely = "threads wait for barrier 0 at PTX line %d+ and at PTX line %d+" } },
   { "A28", "a CTA ends while its peer reaches into it", PAIR, without_cluster_barrier(2), { "exited-cta" } },
   { "A28", "a CTA of Hopper ends while its peer reaches into it", HOPPER_PAIR, without_cluster_barrier(2),
     { "exited-cta" } },
@@ -211,7 +216,8 @@ local catalogue = {
     { "copy-not-awaited", "mma-not-awaited" } },
   { "C67", "another swizzle than the copy's", BLACKWELL,
     function(t) return replace(t, "mov.b32 %r268, 0x40004040", "0x4000", "0x8000") end, { "swizzle-mismatch" } },
-  { "C71", "the commit does not reach the peer", PAIR, one_way, { "deadlock" } },
+  { "C71", "the commit does not reach the peer", PAIR, one_way, { "deadlock" },
+    { likely = "all that have come are of its own CTA" } },
   { "C75", "every lane issues the MMAs", BLACKWELL, function(t) return drop(t, "@!%elected_mma bra L31") end,
     { "mma-not-awaited", "copy-not-awaited", "deadlock" } },
   { "C75", "every lane copies", BLACKWELL, function(t) return drop(t, "@!%elected_load bra L20") end,
@@ -226,16 +232,18 @@ local catalogue = {
   { "D81", "a misaligned tile", BLACKWELL,
     function(t) return replace(t, "complete_tx::bytes [", "],", "+64],") end, { "misaligned" } },
   { "D82", "the tensor map of the other operand", BLACKWELL,
-    function(t) return replace(t, "%arg0_map, {", "arg0", "arg1", { behind = LOAD }) end, { "deadlock" } },
-  { "D83", "the box of the map is half the tile", BLACKWELL, function(t) return t end, { "deadlock" },
+    function(t) return replace(t, "%arg0_map, {", "arg0", "arg1", { behind = LOAD }) end,
+    { "mbarrier-tx", "deadlock" } },
+  { "D83", "the box of the map is half the tile", BLACKWELL, function(t) return t end, { "mbarrier-tx", "deadlock" },
     { box = { 64, 64 } } },
   { "D85", "a multicast to a CTA that is not there", PAIR,
     function(t) return replace(t, "mov.b16 %h1, 3", "3", "7") end, { "multicast-mask" } },
   { "D86", "a stage is free when one CTA has read it", PAIR,
     function(t) return one_way((t:gsub("(%[%%smem%+983[12][08]%]), 2", function(barrier)
       return barrier .. (barrier:find "98312" and ", 2" or ", 1")
-    end))) end, { "copy-not-awaited", "deadlock" } },
-  { "D89", "a block without the producer", HOPPER, function(t) return t end, { "deadlock" }, { block = 96 } },
+    end))) end, { "copy-not-awaited", "mbarrier-tx", "deadlock" } },
+  { "D89", "a block without the producer", HOPPER, function(t) return t end, { "deadlock" },
+    { block = 96, likely = "the block has 96 threads, the kernel's .maxntid allows 384" } },
   { "D95", "the result of a wait is not looked at", BLACKWELL, function(t) return drop(t, "@!%p15 bra L29") end,
     { "mma-not-awaited", "copy-not-awaited", "mbarrier-over-arrival" }, { mode = "random", seed = 1 } },
 }
@@ -275,7 +283,11 @@ describe("a spoilt kernel", function()
     it(("%s: %s"):format(number, what), function()
       local text = spoil(mutation.text(case))
       assert.is_true(options ~= nil or text ~= mutation.text(case), "nothing was changed")
-      assert.same(rules, rules_of((mutation.run(case, text, options))))
+      local report = mutation.run(case, text, options)
+      assert.same(rules, rules_of(report))
+      if options and options.likely then
+        assert.matches("\n    likely: [^\n]*" .. options.likely, report.hazards[#report.hazards].message)
+      end
     end)
   end
 end)

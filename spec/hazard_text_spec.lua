@@ -66,6 +66,8 @@ describe("a deadlock", function()
     contains(hazard.message, place(waits))
     contains(hazard.message, "1 of 1 arrivals missing")
     contains(hazard.message, "role 'producer' by tc.barrier_arrive at " .. place(arrives))
+    contains(hazard.message, "likely: nobody has arrived on barrier full[1]")
+    contains(hazard.message, "fix: tc.barrier_arrive(b)")
     assert.equal("consumer", hazard.role)
   end)
 

@@ -49,6 +49,9 @@ struct emu_mbarrier {
 	struct emu_where made;
 	struct emu_mbarrier_event events[EMU_MBARRIER_EVENTS];
 	uint64_t event_count;
+	/* Who has waited for it by parity 1 when it was as it was made. */
+	const struct emu_warp *passed_by;
+	const struct emu_ins *passed_at;
 };
 
 /*

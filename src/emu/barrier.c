@@ -1,4 +1,5 @@
 /* Barriers of the CTA and of the cluster, and the register pool. */
+#include "deadlock.h"
 #include "hazard.h"
 #include "schedule.h"
 #include <stdio.h>
@@ -34,6 +35,29 @@ static void describe(const struct emu_waitable *waitable, const struct emu_split
 		if (missing)
 			used += snprintf(text + used, size - (size_t)used, " warp %u%s", w,
 					 missing == cta->warps[w]->live ? "" : " in part");
+	}
+}
+
+/* Threads that wait at different places of the text: one of them may mean fewer threads. */
+static void explain(const struct emu_waitable *waitable, const struct emu_split *split,
+		    struct emu_causes *causes)
+{
+	const struct emu_named_barrier *barrier = (const struct emu_named_barrier *)waitable;
+	struct emu_where here = emu_where_waiting(split), there;
+	char line[200], other[200];
+
+	for (const struct emu_split *s = waitable->first; s && !barrier->counted; s = s->next) {
+		there = emu_where_waiting(s);
+		if (there.ins == here.ins)
+			continue;
+		emu_describe_line(here.grid, here.ins, line, sizeof line);
+		emu_describe_line(here.grid, there.ins, other, sizeof other);
+		emu_cause(causes, "deadlock-places",
+			  "a barrier of another number, with the count of its threads",
+			  "threads wait for barrier %d at %s and at %s: without a count it is for "
+			  "all threads of the CTA",
+			  (int)(barrier - split->warp->cta->barriers), line, other);
+		return;
 	}
 }
 
@@ -128,6 +152,7 @@ static bool arrive(struct emu_warp *warp, const struct emu_ins *ins, uint32_t ma
 		barrier->counted = form->count >= 0;
 		barrier->expected = count;
 		barrier->waitable.describe = describe;
+		barrier->waitable.explain = explain;
 	} else if (barrier->counted != (form->count >= 0) || barrier->expected != count) {
 		emu_fault(warp, -1, "barrier-count",
 			  "barrier %d is waited for with a count of %u and of %u threads in one "
@@ -354,6 +379,21 @@ static void describe_pool(const struct emu_waitable *waitable, const struct emu_
 		 split->warp->cta->register_pool, split->warp->registers);
 }
 
+static void explain_pool(const struct emu_waitable *waitable, const struct emu_split *split,
+			 struct emu_causes *causes)
+{
+	struct emu_where where = emu_where_waiting(split);
+
+	(void)waitable;
+	(void)causes;
+	emu_report_rule(
+		&where, EMU_RULE_REGISTER_POOL, NULL,
+		"a warp of %u registers for each thread asks for %llu, and %u are free in the "
+		"CTA",
+		split->warp->registers, (unsigned long long)where.ins->operands[0].value,
+		split->warp->cta->register_pool);
+}
+
 static enum emu_step setmaxnreg(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	struct emu_cta *cta = warp->cta;
@@ -369,6 +409,7 @@ static enum emu_step setmaxnreg(struct emu_warp *warp, const struct emu_ins *ins
 
 		if (more > cta->register_pool) {
 			cta->pool.describe = describe_pool;
+			cta->pool.explain = explain_pool;
 			return emu_block_on(warp, &cta->pool);
 		}
 		cta->register_pool -= more;

@@ -1,4 +1,5 @@
 /* The report of a grid in which nothing can run any more. */
+#include "deadlock.h"
 #include "schedule.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ struct listing {
 	struct emu_split *first;
 	struct alike alike; /* not yet said; cta NULL: nothing */
 	int listed, splits, polling;
+	struct emu_causes causes;
 };
 
 __attribute__((format(printf, 2, 3))) static void say(struct text *text, const char *format, ...)
@@ -93,6 +95,8 @@ static void add_split(struct listing *listing, struct emu_split *split)
 	if (!listing->first)
 		listing->first = split;
 	listing->splits++;
+	if (split->state == EMU_SPLIT_BLOCKED && split->waitable->explain)
+		split->waitable->explain(split->waitable, split, &listing->causes);
 	listing->polling += split->state == EMU_SPLIT_POLLING;
 	describe_split(split, what, sizeof what);
 	if (alike->cta == warp->cta && warp->index == alike->last + 1 &&
@@ -122,6 +126,43 @@ static void visit(struct emu_worker *worker, struct listing *listing)
 	say_alike(listing);
 }
 
+/* ---- causes ------------------------------------------------------------------------------ */
+
+struct emu_where emu_where_waiting(const struct emu_split *split)
+{
+	struct emu_where where = {.grid = split->warp->grid,
+				  .ins = &split->frame->function->ins[split->pc],
+				  .function = split->frame->function,
+				  .warp = split->warp->index,
+				  .lane = -1};
+
+	memcpy(where.cta, split->warp->cta->id, sizeof where.cta);
+	return where;
+}
+
+void emu_cause(struct emu_causes *causes, const char *kind, const char *fix, const char *format,
+	       ...)
+{
+	const char *hint = emu_hint_for(causes->grid, kind);
+	char cause[EMU_CAUSE_BYTES / 2];
+	va_list arguments;
+	int count;
+
+	for (int i = 0; i < causes->said_count; i++)
+		if (!strcmp(causes->said[i], kind))
+			return;
+	if (causes->said_count == EMU_CAUSE_KINDS)
+		return;
+	causes->said[causes->said_count++] = kind;
+	va_start(arguments, format);
+	vsnprintf(cause, sizeof cause, format, arguments);
+	va_end(arguments);
+	count = snprintf(causes->text + causes->used, sizeof causes->text - causes->used,
+			 "\n    likely: %s\n    fix: %s", cause, hint ? hint : fix);
+	if (count > 0 && (size_t)count < sizeof causes->text - causes->used)
+		causes->used += (size_t)count;
+}
+
 void emu_report_deadlock(struct emu_worker *worker)
 {
 	struct listing *listing = calloc(1, sizeof *listing);
@@ -135,20 +176,18 @@ void emu_report_deadlock(struct emu_worker *worker)
 		free(listing);
 		return;
 	}
+	listing->causes.grid = worker->grid;
 	visit(worker, listing);
+	emu_mbarrier_unused(&listing->causes);
 	if (listing->listed > MAX_LISTED)
 		say(&listing->text, "\n  and %d more", listing->listed - MAX_LISTED);
 	first = listing->first;
-	if (first) {
-		where.ins = &first->frame->function->ins[first->pc];
-		where.function = first->frame->function;
-		where.warp = first->warp->index;
-		memcpy(where.cta, first->warp->cta->id, sizeof where.cta);
-	}
+	if (first)
+		where = emu_where_waiting(first);
 	emu_fault_at(&where,
 		     listing->splits && listing->polling == listing->splits ? "livelock"
 									    : "deadlock",
-		     "nothing can run any more:%s", listing->text.bytes);
+		     "nothing can run any more:%s%s", listing->text.bytes, listing->causes.text);
 	free(listing->text.bytes);
 	free(listing);
 }

@@ -20,10 +20,15 @@ struct emu_coverage;
  * `describe` writes what the split waits for and what is missing, without a
  * line break; it is called only while the split is blocked.
  */
+struct emu_causes; /* deadlock.h */
+
 struct emu_waitable {
 	struct emu_split *first, *last;
 	void (*describe)(const struct emu_waitable *waitable, const struct emu_split *split,
 			 char *text, size_t size);
+	/* Where nothing can run any more: why, as far as it can tell; NULL: it cannot. */
+	void (*explain)(const struct emu_waitable *waitable, const struct emu_split *split,
+			struct emu_causes *causes);
 };
 
 /* One call of a function by some lanes of a warp. */

@@ -4,6 +4,7 @@
  * The 8 bytes in shared memory hold a mark and the index of the object, so that
  * a barrier that was never made, or was overwritten, is recognised at its next use.
  */
+#include "deadlock.h"
 #include "hazard.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@ enum {
 
 static const uint32_t mark = 0x6d626172u;
 
-static void describe_name(const struct emu_mbarrier *barrier, char *text, size_t size)
+void emu_mbarrier_name(const struct emu_mbarrier *barrier, char *text, size_t size)
 {
 	uint32_t address = EMU_SHARED_BASE + barrier->offset, within = 0;
 	const struct emu_symbol *symbol =
@@ -77,7 +78,7 @@ static void fault_missing(struct emu_cta *owner, const struct emu_where *where, 
 			     EMU_SHARED_BASE + offset, owner->rank);
 		return;
 	}
-	describe_name(lost, name, sizeof name);
+	emu_mbarrier_name(lost, name, sizeof name);
 	emu_fault_at(
 		where, "mbarrier-overwritten",
 		"the bytes of %s, initialised at line %u, were overwritten by something that is "
@@ -141,7 +142,7 @@ static int describe_event(const struct emu_mbarrier_event *event, char *text, si
 }
 
 /* What of the running phase is missing, then the last events. */
-static void describe_state(const struct emu_mbarrier *barrier, char *text, size_t size)
+void emu_mbarrier_state(const struct emu_mbarrier *barrier, char *text, size_t size)
 {
 	uint64_t first = barrier->event_count > EMU_MBARRIER_EVENTS
 				 ? barrier->event_count - EMU_MBARRIER_EVENTS
@@ -150,7 +151,7 @@ static void describe_state(const struct emu_mbarrier *barrier, char *text, size_
 	char name[400];
 	int length;
 
-	describe_name(barrier, name, sizeof name);
+	emu_mbarrier_name(barrier, name, sizeof name);
 	length = snprintf(
 		text, size,
 		"%s, phase %llu (parity %u) is not complete: %u of %u arrivals missing, "
@@ -171,8 +172,8 @@ static void describe_wait(const struct emu_waitable *waitable, const struct emu_
 	int length = snprintf(text, size, "parity %llu of ", (unsigned long long)split->scratch);
 
 	if (length > 0 && (size_t)length < size)
-		describe_state((const struct emu_mbarrier *)waitable, text + length,
-			       size - (size_t)length);
+		emu_mbarrier_state((const struct emu_mbarrier *)waitable, text + length,
+				   size - (size_t)length);
 }
 
 bool emu_mbarrier_arrive(struct emu_mbarrier *barrier, const struct emu_where *where,
@@ -181,7 +182,7 @@ bool emu_mbarrier_arrive(struct emu_mbarrier *barrier, const struct emu_where *w
 	char state[EMU_ERROR_SIZE / 2];
 
 	if (count > barrier->pending) {
-		describe_state(barrier, state, sizeof state);
+		emu_mbarrier_state(barrier, state, sizeof state);
 		emu_fault_at(
 			where, "mbarrier-over-arrival",
 			"arrival of %u when only %u are left in this phase: the count given to "
@@ -201,7 +202,7 @@ static bool in_range(struct emu_mbarrier *barrier, const struct emu_where *where
 
 	if (tx >= -max_count && tx <= max_count)
 		return true;
-	describe_state(barrier, state, sizeof state);
+	emu_mbarrier_state(barrier, state, sizeof state);
 	emu_fault_at(where, "mbarrier-tx-range",
 		     "the byte count becomes %lld, outside -(2^20-1) .. 2^20-1; %s", (long long)tx,
 		     state);
@@ -240,7 +241,7 @@ void emu_mbarrier_cta_exit(struct emu_cta *cta)
 		if (!barrier->live || !barrier->tx || barrier->waitable.first ||
 		    !named_by(async, cta->shared + barrier->offset, barrier->offset))
 			continue;
-		describe_state(barrier, state, sizeof state);
+		emu_mbarrier_state(barrier, state, sizeof state);
 		emu_fault_at(&barrier->made, "mbarrier-tx",
 			     "the CTA ends with bytes outstanding: expect_tx and the copies do not "
 			     "add up; %s",
@@ -326,7 +327,9 @@ static bool init_one(struct emu_warp *warp, int lane, uint64_t address, uint32_t
 	barrier->phase = 0;
 	barrier->event_count = 0;
 	barrier->made = where;
+	barrier->passed_by = NULL;
 	barrier->waitable.describe = describe_wait;
+	barrier->waitable.explain = emu_mbarrier_explain;
 	words[1] = barrier->index;
 	memcpy(bytes, words, sizeof words);
 	if (warp->order)

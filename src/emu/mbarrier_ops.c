@@ -1,4 +1,5 @@
 /* mbarrier instructions of threads: arrivals, byte counts, waits (9.1). */
+#include "deadlock.h"
 #include "hazard.h"
 
 enum {
@@ -92,11 +93,40 @@ static bool arrive_one(struct emu_warp *warp, const struct emu_ins *ins, int lan
 	return true;
 }
 
+/* Lanes that arrive at one barrier complete its phase at most: who waits may miss one of two. */
+static bool phases_differ(struct emu_warp *warp, const struct emu_ins *ins, int lane,
+			  const struct emu_mbarrier **barrier, uint64_t *phase)
+{
+	int at = ins->operands[0].kind == EMU_O_ADDRESS ? 0 : 1;
+	struct emu_where where;
+	const struct emu_mbarrier *now = barrier_of(warp, ins, &ins->operands[at], lane, &where);
+	bool differ = now && now == *barrier && now->phase != *phase;
+
+	if (differ)
+		emu_report_rule(&where, EMU_RULE_BARRIER_LANES, NULL,
+				"lanes of one instruction arrive at the mbarrier at shared address "
+				"0x%x of CTA rank %u in phase %llu and in phase %llu",
+				EMU_SHARED_BASE + now->offset, now->cta->rank,
+				(unsigned long long)*phase, (unsigned long long)now->phase);
+	if (now && now != *barrier)
+		*phase = now->phase;
+	*barrier = now;
+	return differ;
+}
+
 static enum emu_step execute_arrive(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
+	bool looking = warp->order && mask & (mask - 1);
+	const struct emu_mbarrier *barrier = NULL;
+	uint64_t phase = 0;
+
 	EMU_FOR_LANES(lane, mask)
-	if (!arrive_one(warp, ins, (int)lane))
-		return EMU_STOPPED;
+	{
+		if (looking && phases_differ(warp, ins, (int)lane, &barrier, &phase))
+			looking = false;
+		if (!arrive_one(warp, ins, (int)lane))
+			return EMU_STOPPED;
+	}
 	return EMU_NEXT;
 }
 
@@ -228,6 +258,8 @@ static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *i
 		emu_order_barrier_used(warp->order, barrier);
 	if (warp->order && done)
 		emu_order_barrier_wait(warp->order, barrier, ins->semantics == EMU_RELAXED);
+	if (done && ins->variant & wait_parity && value)
+		emu_mbarrier_passed(barrier, warp);
 	if (done)
 		warp->split->timeouts = 0;
 	else if (uniform && (ins->variant & wait_try) && warp->split->stage != EMU_TIMED_OUT &&
