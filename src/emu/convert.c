@@ -252,86 +252,6 @@ static enum emu_step general(struct emu_warp *warp, const struct emu_ins *ins, u
 	return EMU_NEXT;
 }
 
-/* ---- the common ones ------------------------------------------------------------------- */
-
-#define FAST(name, cell, row, source, source_row, expression)                                      \
-	static enum emu_step name(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask) \
-	{                                                                                          \
-		cell *d = row(warp, ins->ref[0]);                                                  \
-		const source *a = source_row(warp, ins->ref[1]);                                   \
-                                                                                                   \
-		EMU_OVER_LANES(cell, ({                                                            \
-				       source x = a[l];                                            \
-				       (cell)(expression);                                         \
-			       }))                                                                 \
-	}
-static inline uint32_t half_bits(uint32_t x)
-{
-	uint32_t bits = emu_bits_of_f32(emu_f16_to_f32((uint16_t)x));
-
-	return (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : bits;
-}
-
-FAST(to_b32, uint32_t, emu_row32, uint32_t, emu_row32, x)
-FAST(to_u16, uint32_t, emu_row32, uint32_t, emu_row32, x & 0xffff)
-FAST(to_u8, uint32_t, emu_row32, uint32_t, emu_row32, x & 0xff)
-FAST(s16_to_s32, uint32_t, emu_row32, uint32_t, emu_row32, (int32_t)(int16_t)x)
-FAST(s8_to_s32, uint32_t, emu_row32, uint32_t, emu_row32, (int32_t)(int8_t)x)
-FAST(u32_to_u64, uint64_t, emu_row64, uint32_t, emu_row32, x)
-FAST(s32_to_s64, uint64_t, emu_row64, uint32_t, emu_row32, (int64_t)(int32_t)x)
-FAST(u64_to_u32, uint32_t, emu_row32, uint64_t, emu_row64, x)
-FAST(s32_to_f32, uint32_t, emu_row32, uint32_t, emu_row32, emu_bits_of_f32((float)(int32_t)x))
-FAST(bf16_to_f32, uint32_t, emu_row32, uint32_t, emu_row32, x << 16)
-FAST(f16_to_f32, uint32_t, emu_row32, uint32_t, emu_row32, half_bits(x))
-FAST(f32_to_f16, uint32_t, emu_row32, uint32_t, emu_row32, emu_f16_from_f32(emu_f32_of_bits(x)))
-FAST(f32_to_bf16, uint32_t, emu_row32, uint32_t, emu_row32, emu_bf16_bits(x))
-
-static const struct {
-	enum emu_type to, from;
-	uint16_t to_bits, from_bits; /* of the registers */
-	emu_execute execute;
-	int rounding; /* -1: must not be there */
-} fast[] = {
-	{EMU_T_U32, EMU_T_U16, 32, 16, to_b32, -1},
-	{EMU_T_S32, EMU_T_U16, 32, 16, to_b32, -1},
-	{EMU_T_U16, EMU_T_U32, 16, 32, to_u16, -1},
-	{EMU_T_U16, EMU_T_S32, 16, 32, to_u16, -1},
-	{EMU_T_S16, EMU_T_S32, 16, 32, to_u16, -1},
-	{EMU_T_U8, EMU_T_U32, 16, 32, to_u8, -1},
-	{EMU_T_U16, EMU_T_U8, 16, 16, to_u8, -1},
-	{EMU_T_S32, EMU_T_S16, 32, 16, s16_to_s32, -1},
-	{EMU_T_S32, EMU_T_S8, 32, 32, s8_to_s32, -1},
-	{EMU_T_U64, EMU_T_U32, 64, 32, u32_to_u64, -1},
-	{EMU_T_S64, EMU_T_U32, 64, 32, u32_to_u64, -1},
-	{EMU_T_S64, EMU_T_S32, 64, 32, s32_to_s64, -1},
-	{EMU_T_U64, EMU_T_S32, 64, 32, s32_to_s64, -1},
-	{EMU_T_U32, EMU_T_U64, 32, 64, u64_to_u32, -1},
-	{EMU_T_S32, EMU_T_U64, 32, 64, u64_to_u32, -1},
-	{EMU_T_U32, EMU_T_S64, 32, 64, u64_to_u32, -1},
-	{EMU_T_S32, EMU_T_S64, 32, 64, u64_to_u32, -1},
-	{EMU_T_F32, EMU_T_S32, 32, 32, s32_to_f32, EMU_ROUND_NEAREST_EVEN},
-	{EMU_T_F32, EMU_T_BF16, 32, 16, bf16_to_f32, -1},
-	{EMU_T_F32, EMU_T_F16, 32, 16, f16_to_f32, -1},
-	{EMU_T_F16, EMU_T_F32, 16, 32, f32_to_f16, EMU_ROUND_NEAREST_EVEN},
-	{EMU_T_BF16, EMU_T_F32, 16, 32, f32_to_bf16, EMU_ROUND_NEAREST_EVEN},
-};
-
-static emu_execute choose_fast(const struct emu_decode *decode, const struct emu_conversion *c,
-			       int rounding)
-{
-	const struct emu_operand *operands = decode->ins->operands;
-
-	if (c->saturate || c->flush || c->integral || c->relu || c->finite ||
-	    operands[0].kind != EMU_O_REGISTER)
-		return NULL;
-	for (size_t i = 0; i < sizeof fast / sizeof *fast; i++)
-		if (fast[i].to == c->to && fast[i].from == c->from &&
-		    fast[i].rounding == rounding && operands[0].bits == fast[i].to_bits &&
-		    (operands[1].kind != EMU_O_REGISTER || operands[1].bits == fast[i].from_bits))
-			return fast[i].execute;
-	return NULL;
-}
-
 /* ---- decoding ------------------------------------------------------------------------------ */
 
 static bool want_source(struct emu_decode *decode, struct emu_conversion *c)
@@ -526,7 +446,7 @@ static bool decode_cvt(struct emu_decode *decode)
 										    rounding) ||
 	    !want_source(decode, c))
 		return false;
-	decode->ins->execute = choose_fast(decode, c, rounding);
+	decode->ins->execute = emu_conversion_rows(decode, c, rounding);
 	if (!decode->ins->execute)
 		decode->ins->execute = general;
 	return true;

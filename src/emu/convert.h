@@ -18,6 +18,9 @@ struct emu_conversion {
 double emu_widen(enum emu_type type, uint64_t bits);
 uint64_t emu_narrow(enum emu_type type, double value, enum emu_rounding rounding);
 
+/* A loop over rows, NULL where the form has none; `rounding` as in the text, -1 for none. */
+emu_execute emu_conversion_rows(const struct emu_decode *decode, const struct emu_conversion *c,
+				int rounding);
 bool emu_conversion_is_packed(const struct emu_conversion *conversion);
 bool emu_decode_packed(struct emu_decode *decode, struct emu_conversion *conversion, int rounding);
 bool emu_decode_pack(struct emu_decode *decode);

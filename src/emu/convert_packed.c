@@ -155,14 +155,6 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 	return EMU_NEXT;
 }
 
-static enum emu_step f32_to_bf16x2(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
-{
-	uint32_t *d = emu_row32(warp, ins->ref[0]);
-	const uint32_t *a = emu_row32(warp, ins->ref[1]), *b = emu_row32(warp, ins->ref[2]);
-
-	EMU_OVER_LANES(uint32_t, emu_bf16_bits(b[l]) | emu_bf16_bits(a[l]) << 16)
-}
-
 static bool legal(const struct packed *p)
 {
 	enum emu_type to = p->c.to, from = p->c.from;
@@ -232,7 +224,9 @@ bool emu_decode_packed(struct emu_decode *decode, struct emu_conversion *c, int 
 		return emu_reject(decode, "to .%s needs .satfinite", emu_types[c->to].text);
 	sources = p->from ? 1 : p->to->count == 4 ? 1 : 2;
 	decode->ins->extra = p;
-	decode->ins->execute = execute;
+	decode->ins->execute = emu_conversion_rows(decode, c, rounding);
+	if (!decode->ins->execute)
+		decode->ins->execute = execute;
 	if (!emu_want_operands(decode, 1 + sources + c->stochastic, 1 + sources + c->stochastic) ||
 	    !want_result(decode, emu_types[c->to].bits))
 		return false;
@@ -245,9 +239,6 @@ bool emu_decode_packed(struct emu_decode *decode, struct emu_conversion *c, int 
 		return emu_want_value(decode, 1, emu_types[c->from].bits);
 	if (p->to->count == 4)
 		return emu_want_vector(decode, 1, 4, 32);
-	if (c->to == EMU_T_BF16X2 && rounding == EMU_ROUND_NEAREST_EVEN && !c->finite && !c->relu &&
-	    !c->flush)
-		decode->ins->execute = f32_to_bf16x2;
 	return emu_want_value(decode, 1, 32) && emu_want_value(decode, 2, 32);
 }
 

@@ -39,17 +39,21 @@ static inline float emu_bf16_to_f32(uint16_t bits)
 	return emu_f32_of_bits((uint32_t)bits << 16);
 }
 
+/* a or b, where ?: would become a branch that keeps a loop from becoming vector code. */
+static inline uint32_t emu_select(bool condition, uint32_t a, uint32_t b)
+{
+	return b ^ ((a ^ b) & (0u - (uint32_t)condition));
+}
+
 /* Subnormals come out right because the scaling by 2^112 is exact. */
 static inline float emu_f16_to_f32(uint16_t bits)
 {
 	uint32_t magnitude = (uint32_t)(bits & 0x7fff) << 13;
 	uint32_t sign = (uint32_t)(bits & 0x8000) << 16;
-	float scaled = emu_f32_of_bits(magnitude) * 0x1p112f;
-	uint32_t wide = emu_bits_of_f32(scaled);
+	uint32_t scaled = emu_bits_of_f32(emu_f32_of_bits(magnitude) * 0x1p112f);
+	uint32_t special = 0u - (uint32_t)(magnitude >= 0x0f800000u);
 
-	if (magnitude >= 0x0f800000u)
-		wide = magnitude | 0x7f800000u;
-	return emu_f32_of_bits(wide | sign);
+	return emu_f32_of_bits(scaled | (special & 0x7f800000u) | sign);
 }
 
 /* From the bits of an f32, without branches: loops over rows become vector code.  NaN: 0x7fff. */
@@ -57,14 +61,14 @@ static inline uint32_t emu_f16_bits(uint32_t bits)
 {
 	uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffffu;
 	bool tiny = magnitude < 0x38800000u; /* below 2^-14: a multiple of 2^-24 */
-	float shifted = emu_f32_of_bits(tiny ? magnitude : 0) + 0x1p-1f;
+	float shifted = emu_f32_of_bits(emu_select(tiny, magnitude, 0)) + 0x1p-1f;
 	uint32_t subnormal = emu_bits_of_f32(shifted) - 0x3f000000u;
 	uint32_t half = magnitude - 0x38000000u;
 
 	half = (half + 0xfffu + (half >> 13 & 1)) >> 13;
-	half = tiny ? subnormal : half;
-	half = magnitude >= 0x477ff000u ? 0x7c00u : half; /* 65520 rounds to infinity */
-	return magnitude > 0x7f800000u ? 0x7fffu : half | sign;
+	half = emu_select(tiny, subnormal, half);
+	half = emu_select(magnitude >= 0x477ff000u, 0x7c00u, half); /* 65520 rounds to infinity */
+	return emu_select(magnitude > 0x7f800000u, 0x7fffu, half | sign);
 }
 
 static inline uint32_t emu_bf16_bits(uint32_t bits)
