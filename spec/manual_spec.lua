@@ -1,4 +1,4 @@
--- The Lua blocks of the manual and of README that load the module run as they stand; links lead to files.
+-- The Lua blocks of the manual and of README run as they stand; links lead to files, and commands exist.
 local function read(path)
   local file = assert(io.open(path))
   local text = file:read "a"
@@ -11,7 +11,6 @@ for _, path in ipairs { "docs/manual.md", "README.md" } do
     local text, number = read(path), 0
     for block in text:gmatch "\n```lua\n(.-)\n```" do
       number = number + 1
-      local it = block:find("require \"tcmma\"", 1, true) and it or function() end
       it("has a block " .. number .. " that runs", function()
         local print_before = print
         _G.print = function() end
@@ -24,6 +23,20 @@ for _, path in ipairs { "docs/manual.md", "README.md" } do
     it("has code", function() assert(number > 0) end)
   end)
 end
+
+describe("commands", function()
+  it("of make have a target", function()
+    local makefile = "\n" .. read "Makefile"
+    for _, path in ipairs { "README.md", "docs/manual.md", "docs/bench.md", "docs/performance.md", "docs/hardware.md",
+      "src/README.md", ".ci/run" } do
+      for target in ("\n" .. read(path)):gmatch "[`\n ]make ([%l][%l%-]*)[`\n ]" do
+        if not ({ ["it"] = true, ["a"] = true })[target] then
+          assert(makefile:find("\n" .. target:gsub("%-", "%%-") .. ":"), path .. " says make " .. target)
+        end
+      end
+    end
+  end)
+end)
 
 describe("links", function()
   for _, path in ipairs { "README.md", "docs/manual.md", "docs/semantics.md", "docs/isa.md", "src/README.md" } do

@@ -110,6 +110,35 @@ describe("the prompt", function()
   end)
 end)
 
+describe("the prompt in README", function()
+  it("answers as it is written there", function()
+    local file = assert(io.open "README.md")
+    local block = file:read("a"):match "\n```\n%$ [^\n]*lua5%.4 %-i %-l tc=tcmma\n(.-)\n```"
+    file:close()
+    local typed, answers = {}, {}
+    for line in block:gmatch "[^\n]+" do
+      local code = line:match "^> (.*)$"
+      if code then
+        typed[#typed + 1], answers[#typed + 1] = code, {}
+      else
+        table.insert(answers[#typed], line)
+      end
+    end
+    assert(#typed > 8, "the session is gone")
+    local printed = session(typed)
+    for i, lines in ipairs(answers) do
+      local answer = printed[i]
+      -- Lua 5.4 adds a traceback to an error.
+      if answer:find "\nstack traceback:" then answer = answer:match "^(.-)\nstack traceback:" end
+      if typed[i]:find "peek" then
+        assert.matches("^{{1, 1, 1, %.%.%., 1, 1, 1},\n", answer)
+      else
+        assert.equal(table.concat(lines, "\n"), (answer:gsub("\n$", "")))
+      end
+    end
+  end)
+end)
+
 describe("peek", function()
   local function open(fn)
     helper.recording({ name = "p", args = { tc.gmem({ 128, 64 }, "f16"), tc.gmem({ 64, 128 }, "f16"),

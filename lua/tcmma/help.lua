@@ -118,7 +118,7 @@ local function by_name(all, name)
     if entry.name and (entry.name == name or entry.name == short
         and (owner == "tc" or owner == owner_name or owner == entry.owner
           or owner == "tc." .. owner_name)) then
-      found[#found + 1] = describe(entry, classes)
+      table.insert(found, entry.owner == "tcmma" and 1 or #found + 1, describe(entry, classes))
     end
   end
   if #found > 0 then return table.concat(found, "\n\n") end
