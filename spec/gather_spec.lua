@@ -79,6 +79,87 @@ describe("a gather", function()
     end)
   end
 
+  -- Rows along one dimension of an array of more; o.at(a, rows, x): the view in turn x of 4, o.place(x): where its element
+  -- (row, column) lies, nil outside.
+  local B, H = 3, 5
+  for title, o in pairs{
+    ["the second of three dimensions"] = { shape = { B, ROWS, 64 }, at = function(a, rows, x) return a:at(x, rows, tc.ds(16, 32)) end,
+      place = function(x, row, column) return x < B and row < ROWS and { x, row, 16 + column } end },
+    ["the first of three dimensions"] = { shape = { ROWS, B, 64 }, at = function(a, rows, x) return a:at(rows, x, tc.ds(32, 32)) end,
+      place = function(x, row, column) return x < B and row < ROWS and { row, x, 32 + column } end },
+    ["an indexed view"] = { shape = { B, ROWS, 32 }, at = function(a, rows, x) return a[x]:at(rows) end,
+      place = function(x, row, column) return x < B and row < ROWS and { x, row, column } end },
+    ["the middle of five dimensions"] = { shape = { 2, B, ROWS, H, 32 },
+      at = function(a, rows, x) return a:at(1, x, rows, x + 1) end,
+      place = function(x, row, column) return x < B and row < ROWS and { 1, x, row, x + 1, column } end },
+    ["the first of six dimensions, by tiles"] = { shape = { ROWS, 2, 1, H, 1, 128 },
+      at = function(a, rows, x) return a:at(rows, 1, 0, x, 0, tc.ds(x * 32, 32)) end,
+      place = function(x, row, column) return row < ROWS and { row, 1, 0, x, 0, 32 * x + column } end },
+    ["named dimensions"] = { shape = { B, ROWS, 64 }, names = { "B", "R", 64 },
+      at = function(a, rows, x) return a:at(x, rows, tc.ds(16, 32)) end,
+      place = function(x, row, column) return x < B and row < ROWS and { x, row, 16 + column } end },
+  } do
+    for _, scatter in ipairs{ false, true } do
+      for _, swizzle in ipairs{ "none", 64 } do
+        it(("along %s: %s, swizzle %s"):format(title, scatter and "a scatter" or "a gather", swizzle), function()
+          local count, size = 16, 1
+          for _, n in ipairs(o.shape) do size = size * n end
+          local kernel = tc.kernel{
+            name = "along", args = { tc.gmem(o.names or o.shape, tc.float32), tc.gmem({ count }, tc.uint32),
+              tc.gmem({ 4, count, 32 }, tc.float32) },
+            body = function(a, rows, out)
+              local tile, loaded = tc.smem({ 4, count, 32 }, tc.float32, { swizzle = swizzle }), tc.barrier{}
+              local prefetched = tc.barrier{ num_arrivals = 4 }
+              if scatter then
+                tc.copy_gmem_to_smem(out, tile, loaded)
+                tc.barrier_wait(loaded)
+                tc.range(4, function(x) tc.copy_smem_to_gmem(tile[x], o.at(a, rows, x)) end)
+                tc.wait_smem_to_gmem(0)
+              else
+                tc.range(4, function(x)
+                  tc.async_prefetch(o.at(a, rows, x))
+                  tc.copy_gmem_to_smem(o.at(a, rows, x), tile[x], prefetched)
+                end)
+                tc.barrier_wait(prefetched)
+                tc.range(4, function(x) out[x]:store(tile[x]:load()) end)
+              end
+            end,
+          }
+          local a = kernels.integers({ size }, tc.float32, 3):reshape(o.shape)
+          local tiles = kernels.integers({ 4, count, 32 }, tc.float32, 4)
+          local rows = numbers(count, scatter)
+          local at = rows:totable()
+          runs(kernel, function(array, _, out)
+            if not scatter then
+              for x = 0, 3 do
+                for i = 0, count - 1 do
+                  for j = 0, 31 do
+                    local place = o.place(x, at[i + 1], j)
+                    assert.are.equal(place and a:get(table.unpack(place)) or 0, out:get(x, i, j))
+                  end
+                end
+              end
+              return
+            end
+            local expected = a:copy()
+            for x = 0, 3 do
+              for i = 0, count - 1 do
+                for j = 0, 31 do
+                  local place = o.place(x, at[i + 1], j)
+                  if place then
+                    place[#place + 1] = tiles:get(x, i, j)
+                    expected:set(table.unpack(place))
+                  end
+                end
+              end
+            end
+            assert.is_true(array:equal(expected))
+          end, function() return a:copy(), rows, tiles:copy() end)
+        end)
+      end
+    end
+  end
+
   it("of numbers that another role stores waits for them", function()
     local function kernel(spoil)
       return tc.kernel{
@@ -198,10 +279,22 @@ describe("row numbers", function()
   end
   local function copy(o, view) tc.copy_gmem_to_smem(view, o.tile, o.barrier) end
 
-  refuses("of columns", "Gathers/scatters only supported along the first dimension of 2D arrays",
-    function(o) return o.a:at(tc.all, o.rows) end, function(o) copy(o, o.a:at(o.rows)) end)
-  refuses("into an array of 3 dimensions", "Gathers/scatters only supported along the first dimension of 2D arrays",
-    function(o) return o.deep:at(o.rows) end)
+  local dimension = "Gathers/scatters only supported along one dimension before the last, with integers along all others but "
+    .. "the last"
+  refuses("of columns", dimension, function(o) return o.a:at(tc.all, o.rows) end, function(o) copy(o, o.a:at(o.rows)) end)
+  refuses("twice", dimension, function(o) return o.a:at(o.rows, o.rows) end)
+  refuses("of blocks", dimension, function(o) return o.deep:at(o.rows) end, function(o) copy(o, o.deep:at(1, o.rows)) end)
+  refuses("beside a slice", dimension, function(o) return o.deep:at(o.rows, tc.ds(0, 1)) end,
+    function(o) copy(o, o.deep:at(o.rows, 0)) end)
+  refuses("of a part of the rows", dimension, function(o) return o.a:at(tc.ds(8, 16)):at(o.rows) end)
+  refuses("of a transposed view", dimension, function(o) return o.a:T():at(o.rows) end)
+  refuses("and columns that overhang the row of an index behind it",
+    "The columns of this gather are not surely inside of the last dimension, and what overhangs would be of the next row.",
+    function(o) return o.deep:at(o.rows, 3, tc.ds(32, 64)) end, function(o) return o.deep:at(o.rows, 3, tc.ds(32, 32)) end)
+  refuses("and columns from a recorded one on, behind an index",
+    "The columns of this gather are not surely inside of the last dimension, and what overhangs would be of the next row.",
+    function(o) return o.deep:at(o.rows, 3, tc.ds(tc.axis_index "c" * 8, 32)) end,
+    function(o) return o.deep:at(o.rows, 3, tc.ds(tc.axis_index "c" * 32, 32)) end)
   refuses("beside an integer", "Gather/scatter unsupported when using integer indexing",
     function(o) return o.a:at(o.rows, 3) end, function(o) return o.a:at(o.rows, tc.ds(0, 8)) end)
   refuses("in two dimensions", "Gather/scatter indices must be 1D",

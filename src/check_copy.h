@@ -16,8 +16,9 @@ extern const struct store_reduction tc_store_reductions[]; /* ends with a NULL n
 void tc_check_tma_gmem(struct kern *k, const struct ref *r);
 
 /* check_gather.c: rows that a vector names; copies of them; what all else than copies asks. */
-void tc_check_gather(struct kern *k, const struct ref *r, const struct ref *rows,
+void tc_check_gather(struct kern *k, const struct ref *r, const struct ref *rows, int gathered,
 		     const struct index *index, int count);
+void tc_check_gather_view(struct kern *k, const struct ref *view);
 void tc_check_gather_copy(struct kern *k, const struct copy_op *c);
 void tc_check_no_gather(struct kern *k, const struct ref *r);
 void tc_check_prefetch(struct kern *k, struct prefetch_op *p);

@@ -33,16 +33,53 @@ static void check_rows(struct kern *k, const struct ref *rows)
 						      : tc_integer_text(k, rows->shape[0].size));
 }
 
-void tc_check_gather(struct kern *k, const struct ref *r, const struct ref *rows,
+/* In the map, rows of the dimensions behind the gathered one are one row: what overhangs it would
+ * be of the next. */
+void tc_check_gather_view(struct kern *k, const struct ref *view)
+{
+	const struct alloc *a = view->alloc;
+	int last = a->rank - 1;
+	int64_t size = a->shape[last].size, extent = view->extent[last].size, first;
+	bool inside;
+
+	if (view->axis[0] >= last - 1)
+		return;
+	if (tc_val_is_const(view->start[last], &first))
+		inside = (first == 0 && tc_dim_equal(&view->extent[last], &a->shape[last])) ||
+			 (first >= 0 && first + extent <= size);
+	else
+		inside = size >= 0 && size % extent == 0 &&
+			 tc_val_divisor(view->start[last]) % extent == 0;
+	if (!inside)
+		tc_documented(&k->err, GATHER_COLUMNS, tc_got(k, "the ref", view));
+}
+
+/* The view is of rows along one dimension and of columns; all else is an integer. */
+static void check_gathered(struct kern *k, const struct ref *r, int gathered,
+			   const struct index *index, int count)
+{
+	int axis = r->axis[gathered], last = r->rank - 1;
+	int64_t start;
+
+	if (r->transposed || gathered == last || r->axis[last] != r->alloc->rank - 1 ||
+	    !tc_val_is_const(r->start[axis], &start) || start ||
+	    !tc_dim_equal(&r->extent[axis], &r->alloc->shape[axis]))
+		tc_documented(&k->err, GATHER_DIMENSION, tc_got(k, "the ref", r));
+	for (int i = 0; i < last; i++)
+		if (i != gathered && (i >= count || index[i].is_slice))
+			tc_documented(&k->err, GATHER_DIMENSION, tc_got(k, "the ref", r));
+	if (last < count && !index[last].is_slice)
+		tc_documented(&k->err, GATHER_INTEGER, tc_got(k, "the ref", r));
+}
+
+void tc_check_gather(struct kern *k, const struct ref *r, const struct ref *rows, int gathered,
 		     const struct index *index, int count)
 {
 	if (r->alloc->space != SP_GMEM || r->rows)
 		tc_documented(&k->err, ARRAY_INDEX, tc_got(k, "the ref", r));
-	if (r->alloc->rank != 2 || r->rank != 2 || r->transposed || r->start[0])
-		tc_documented(&k->err, GATHER_DIMENSION, tc_got(k, "the ref", r));
-	for (int i = 1; i < count; i++)
-		if (!index[i].is_slice)
-			tc_documented(&k->err, GATHER_INTEGER, tc_got(k, "the ref", r));
+	if (gathered >= r->rank || count > r->rank)
+		return; /* tc_ref_index says so */
+	check_gathered(k, r, gathered, index, count);
 	check_rows(k, rows);
 }
 

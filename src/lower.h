@@ -280,6 +280,8 @@ void tc_low_expect_bytes(struct low *l, const struct barrier_ref *b, int64_t byt
 bool tc_low_plan_map(struct low *l, struct param *map, const struct ref *gmem,
 		     const struct alloc *smem, unsigned boxed);
 int tc_low_map_dimension(const struct param *map, int axis); /* in which the axis lies */
+/* A coordinate behind all arrays, a multiple of 16 bytes along a row. */
+#define TC_MAP_OUTSIDE 0x7fffff00
 /* Where a box begins, counted from the first index of the view along each axis. */
 struct map_place {
 	struct mopnd part[TC_MAX_RANK];

@@ -39,14 +39,64 @@ static void load_rows(struct low *l, const struct ref *rows, struct maddr at, in
 	}
 }
 
+/*
+ * A map of two dimensions: the gathered axis with those before it, and those behind it.  A row of
+ * the map is one of the array where these two are all there are.
+ */
+static void plan_rows(struct low *l, struct param *map, const struct ref *r,
+		      const struct alloc *smem)
+{
+	int axis = r->axis[0], last = r->alloc->rank - 1;
+
+	tc_low_plan_map(l, map, r, smem, ~0u);
+	map->rank = 2;
+	map->axis[0] = last;
+	map->collapsed[0] = last - axis - 1;
+	map->axis[1] = axis;
+	map->collapsed[1] = axis;
+	map->box[1] = 1;
+}
+
+/* Of a piece from that column of the view on: its column in the map, and the rows before. */
+static void place_piece(struct low *l, const struct param *map, const struct ref *r, int64_t column,
+			struct mopnd *coordinate)
+{
+	struct map_place at;
+
+	tc_low_map_place(&at);
+	at.constant[r->alloc->rank - 1] = column;
+	tc_low_map_coordinates(l, map, r, &at, coordinate);
+}
+
+/*
+ * The row of the map for a number along the gathered axis.  One that is not of the array, and any
+ * where leading indices are outside (`before` is TC_MAP_OUTSIDE), lies behind the last row.
+ */
+static struct mopnd map_row(struct low *l, const struct param *map, const struct ref *r,
+			    struct mopnd before, struct mopnd number)
+{
+	struct mopnd sum = tc_low_add(l, before, number);
+	struct mreg inside, chosen, d;
+
+	if (!map->collapsed[1])
+		return sum;
+	inside = mi_pred(l);
+	chosen = mi_b32(l);
+	d = mi_b32(l);
+	mi(l, "setp.lt.u32", R(inside), number, tc_low_dim(l, &r->alloc->shape[r->axis[0]]));
+	mi(l, "selp.b32", R(chosen), R(tc_word_register(l, sum)), I(TC_MAP_OUTSIDE), R(inside));
+	mi(l, "min.u32", R(d), R(chosen), I(INT32_MAX));
+	return R(d);
+}
+
 /* ---- gather and scatter --------------------------------------------------------------------- */
 
 struct gathering {
 	const struct ref *gmem, *smem;
 	struct smem_view view;
+	struct param plan;
 	struct mreg map;
 	int64_t columns, panels; /* of a piece; how many side by side */
-	int unit;                /* elements that the map counts as one */
 	const char *opcode;
 	const struct maddr *barrier; /* NULL: a scatter */
 };
@@ -76,7 +126,7 @@ static struct maddr piece_at(struct low *l, const struct gathering *g, int64_t r
 
 static void each_piece(struct low *l, const struct gathering *g)
 {
-	struct mopnd coordinate[TC_MAP_RANK], first = tc_low_value(l, g->gmem->start[1]);
+	struct mopnd coordinate[TC_MAP_RANK], place[2];
 	struct maddr numbers = rows_address(l, g->gmem->rows);
 
 	for (int64_t row = 0; row < g->view.rows; row += 4) {
@@ -85,8 +135,11 @@ static void each_piece(struct low *l, const struct gathering *g)
 			struct maddr a = piece_at(l, g, row, p);
 			struct mopnd m;
 
-			coordinate[0] = tc_low_udiv(l, tc_low_add(l, first, mo_imm(p * g->columns)),
-						    g->unit);
+			place_piece(l, &g->plan, g->gmem, p * g->columns, place);
+			coordinate[0] = place[0];
+			for (int i = 1; p == 0 && i < 5; i++)
+				coordinate[i] =
+					map_row(l, &g->plan, g->gmem, place[1], coordinate[i]);
 			m = mo_map(l, g->map, coordinate, TC_MAP_RANK);
 			if (g->barrier)
 				mi(l, g->opcode, M(a, 0), m, M(*g->barrier, 0));
@@ -99,7 +152,6 @@ static void each_piece(struct low *l, const struct gathering *g)
 static void plan_gather(struct low *l, struct gathering *g)
 {
 	const struct smem_layout *s = &g->view.layout;
-	struct param map;
 
 	tc_low_smem_view(l, g->smem, &g->view);
 	g->columns = s->swizzle ? s->panel_columns : g->view.columns;
@@ -109,10 +161,9 @@ static void plan_gather(struct low *l, struct gathering *g)
 		tc_low_fail(l, "a gather or scatter moves at most 256 columns of a plain SMEM ref: "
 			       "use a swizzled one, or cut the columns");
 	g->panels = g->view.columns / g->columns;
-	tc_low_plan_map(l, &map, g->gmem, g->smem->alloc, ~0u);
-	map.box[0] = (uint32_t)(g->columns / map.per_element);
-	g->unit = map.per_element;
-	g->map = tc_low_tensormap(l, &map);
+	plan_rows(l, &g->plan, g->gmem, g->smem->alloc);
+	g->plan.box[0] = (uint32_t)(g->columns / g->plan.per_element);
+	g->map = tc_low_tensormap(l, &g->plan);
 }
 
 void tc_low_gather(struct low *l, const struct copy_op *o)
@@ -168,18 +219,20 @@ static void prefetch_rows(struct low *l, const struct ref *r)
 {
 	struct maddr numbers = rows_address(l, r->rows);
 	int64_t columns = box_of(r->shape[1].size, row_unit(r->alloc));
-	struct mopnd coordinate[TC_MAP_RANK], first = tc_low_value(l, r->start[1]);
+	struct mopnd coordinate[TC_MAP_RANK], place[2];
 	struct mreg tensormap;
 	struct param map;
 
-	tc_low_plan_map(l, &map, r, NULL, ~0u);
+	plan_rows(l, &map, r, NULL);
 	map.box[0] = (uint32_t)(columns / map.per_element);
 	tensormap = tc_low_tensormap(l, &map);
 	for (int64_t row = 0; row < r->shape[0].size; row += 4) {
 		load_rows(l, r->rows, numbers, row, coordinate + 1);
 		for (int64_t c = 0; c < r->shape[1].size; c += columns) {
-			coordinate[0] =
-				tc_low_udiv(l, tc_low_add(l, first, mo_imm(c)), map.per_element);
+			place_piece(l, &map, r, c, place);
+			coordinate[0] = place[0];
+			for (int i = 1; c == 0 && i < 5; i++)
+				coordinate[i] = map_row(l, &map, r, place[1], coordinate[i]);
 			mi(l, "cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4",
 			   mo_map(l, tensormap, coordinate, TC_MAP_RANK));
 		}

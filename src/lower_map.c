@@ -162,7 +162,7 @@ static struct mopnd times(struct low *l, struct mopnd x, struct mopnd size)
 
 /*
  * What lies outside along one of the merged axes must lie outside along the dimension, not in the
- * next row of it: such a tile gets the largest coordinate, which no array has.
+ * next row of it: such a tile gets a coordinate that no array has.
  */
 static struct mopnd merged(struct low *l, const struct param *map, const struct ref *r, int i,
 			   const struct map_place *at)
@@ -181,7 +181,7 @@ static struct mopnd merged(struct low *l, const struct param *map, const struct 
 	if (!inside.id)
 		return sum;
 	d = mi_b32(l);
-	mi(l, "selp.b32", R(d), R(tc_word_register(l, sum)), I(INT32_MAX), R(inside));
+	mi(l, "selp.b32", R(d), R(tc_word_register(l, sum)), I(TC_MAP_OUTSIDE), R(inside));
 	return R(d);
 }
 

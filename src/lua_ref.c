@@ -50,9 +50,10 @@ struct view {
 	const struct ref *ref;
 	int count;
 	struct slice at[TC_MAX_RANK]; /* size 0: a single index */
-	const struct ref *rows;       /* in place of at[0], or NULL */
+	const struct ref *rows;       /* in place of at[gathered], or NULL */
 	struct frag *numbers;         /* the same, not yet in SMEM */
-	int64_t shape[TC_MAX_RANK];   /* of a tile */
+	int gathered;
+	int64_t shape[TC_MAX_RANK]; /* of a tile */
 	struct ref *result;
 };
 
@@ -66,7 +67,7 @@ static const struct ref *store_numbers(struct kern *k, const struct view *v,
 
 	for (int i = 0; i < f->rank; i++)
 		draft.shape[i].size = f->shape[i];
-	tc_check_gather(k, v->ref, tc_ref_whole(k, &draft), index, v->count);
+	tc_check_gather(k, v->ref, tc_ref_whole(k, &draft), v->gathered, index, v->count);
 	store.u.store.ref = tc_ref_whole(k, tc_kern_alloc(k, &draft, false, false, false));
 	store.u.store.value = v->numbers;
 	tc_kern_record(k, &store);
@@ -90,7 +91,7 @@ static void view_index(struct kern *k, void *arg)
 	}
 	if (v->numbers)
 		v->rows = store_numbers(k, v, index);
-	v->result = v->rows ? tc_ref_gather(k, v->ref, v->rows, index, v->count)
+	v->result = v->rows ? tc_ref_gather(k, v->ref, v->rows, v->gathered, index, v->count)
 			    : tc_ref_index(k, v->ref, index, v->count);
 }
 
@@ -116,10 +117,9 @@ static void refuse_index(struct kern *k, void *got)
 	tc_documented(&k->err, INDEX_TYPE, "", (const char *)got);
 }
 
-static void refuse_second_rows(struct kern *k, void *rows)
+static void refuse_second_rows(struct kern *k, void *ref)
 {
-	(void)rows;
-	tc_documented(&k->err, GATHER_DIMENSION, "");
+	tc_documented(&k->err, GATHER_DIMENSION, tc_got(k, "the ref", ref));
 }
 
 static void read_index(lua_State *L, int arg, struct lua_value *v)
@@ -135,19 +135,23 @@ static const char at_doc[] =
 	"A view: one index per dimension, 0-based; an integer or recorded value drops the "
 	"dimension, `tc.ds(start, size)` and `tc.all` keep it. Missing indices are `tc.all`.\n\n"
 	"Nothing is moved. TMEM is sliced along columns only.\n\n"
-	"The first index into a 2-dimensional argument may be a vector of uint32, a ref in SMEM or "
-	"GMEM or a fragment (which is stored to SMEM): the view has the rows that it names, in its "
-	"order. Such a view is copied by `tc.copy_gmem_to_smem` (a gather) and "
+	"One index into an argument may be a vector of uint32, a ref in SMEM or GMEM or a fragment "
+	"(which is stored to SMEM), where the last dimension is a slice and all others are "
+	"integers: "
+	"`x:at(rows, tc.ds(0, n))`, `x:at(batch, rows)`, `x:at(rows, head)`. The view has the rows "
+	"that it names, in its order. Such a view is copied by `tc.copy_gmem_to_smem` (a gather) "
+	"and "
 	"`tc.copy_smem_to_gmem` (a scatter), on `sm_100a`. One thread reads the numbers, after the "
 	"role's own stores of them.";
 
 /* A vector of row numbers where an index may stand. */
 static void read_rows(lua_State *L, int arg, struct view *v)
 {
+	if (v->rows || v->numbers)
+		tc_record_call(L, refuse_second_rows, (void *)v->ref);
 	v->rows = tc_test_recorded(L, arg, TC_REF);
 	v->numbers = tc_test_recorded(L, arg, TC_FRAGMENT);
-	if (arg > 2)
-		tc_record_call(L, refuse_second_rows, NULL);
+	v->gathered = arg - 2;
 }
 
 static int ref_at(lua_State *L)

@@ -45,7 +45,7 @@ static void put_ref(struct strbuf *b, struct kern *k, const struct ref *r)
 		for (int d = 0; d < r->rank; d++)
 			kept |= r->axis[d] == i;
 		tc_puts(b, i ? ", " : "");
-		if (r->rows && i == 0) {
+		if (r->rows && i == r->axis[0]) {
 			put_ref(b, k, r->rows);
 			continue;
 		}

@@ -127,7 +127,7 @@ struct ref *tc_ref_tile(struct kern *k, const struct ref *r, struct val *const *
 			const int64_t *shape, int count);
 struct ref *tc_ref_transpose(struct kern *k, const struct ref *r);
 /* The rows that a vector of numbers names, in its order; `index` of the other dimensions. */
-struct ref *tc_ref_gather(struct kern *k, const struct ref *r, const struct ref *rows,
+struct ref *tc_ref_gather(struct kern *k, const struct ref *r, const struct ref *rows, int gathered,
 			  const struct index *index, int count);
 void tc_ref_usable(struct kern *k, const struct ref *r);
 void tc_barrier_usable(struct kern *k, const struct barrier_ref *b);

@@ -133,7 +133,7 @@ struct ref *tc_ref_transpose(struct kern *k, const struct ref *r)
 	return view;
 }
 
-struct ref *tc_ref_gather(struct kern *k, const struct ref *r, const struct ref *rows,
+struct ref *tc_ref_gather(struct kern *k, const struct ref *r, const struct ref *rows, int gathered,
 			  const struct index *index, int count)
 {
 	struct index all[TC_MAX_RANK];
@@ -141,12 +141,15 @@ struct ref *tc_ref_gather(struct kern *k, const struct ref *r, const struct ref 
 
 	tc_ref_usable(k, r);
 	tc_ref_usable(k, rows);
-	tc_check_gather(k, r, rows, index, count);
+	tc_check_gather(k, r, rows, gathered, index, count);
 	memcpy(all, index, (size_t)count * sizeof(*all));
-	all[0] = (struct index){.is_slice = true, .is_all = true, .size = r->shape[0].size};
+	all[gathered] = (struct index){.is_slice = true, .is_all = true};
+	if (gathered < r->rank)
+		all[gathered].size = r->shape[gathered].size;
 	view = tc_ref_index(k, r, all, count);
-	view->shape[0] = view->extent[0] = rows->shape[0];
+	view->shape[0] = view->extent[view->axis[0]] = rows->shape[0];
 	view->rows = rows;
+	tc_check_gather_view(k, view);
 	return view;
 }
 

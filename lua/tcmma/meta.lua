@@ -1505,7 +1505,7 @@ function class_ref:T() end
 ---
 ---Nothing is moved. TMEM is sliced along columns only.
 ---
----The first index into a 2-dimensional argument may be a vector of uint32, a ref in SMEM or GMEM or a fragment (which is stored to SMEM): the view has the rows that it names, in its order. Such a view is copied by `tc.copy_gmem_to_smem` (a gather) and `tc.copy_smem_to_gmem` (a scatter), on `sm_100a`. One thread reads the numbers, after the role's own stores of them.
+---One index into an argument may be a vector of uint32, a ref in SMEM or GMEM or a fragment (which is stored to SMEM), where the last dimension is a slice and all others are integers: `x:at(rows, tc.ds(0, n))`, `x:at(batch, rows)`, `x:at(rows, head)`. The view has the rows that it names, in its order. Such a view is copied by `tc.copy_gmem_to_smem` (a gather) and `tc.copy_smem_to_gmem` (a scatter), on `sm_100a`. One thread reads the numbers, after the role's own stores of them.
 ---@param ... integer|Scalar|Slice|Ref|Fragment
 ---@return Ref
 function class_ref:at(...) end
