@@ -38,7 +38,7 @@ local function run(text, o, threads)
   local target = o.target or "sm_90a"
   tc.device("emulator:" .. target):use()
   local source = tc.ones({ 128, 64 }, tc.u16)
-  local map = tc.tensormap(source, { dims = { 60, 128 }, strides = { 128 }, box = { 32, 8 } })
+  local map = tc.tensormap(source, { dims = o.dims or { 60, 128 }, strides = { 128 }, box = { 32, 8 } })
   return tc.ptx(entry(text, target)):kernel "k":emulate {
     grid = { o.grid or 1 }, block = { o.block or 32 }, mode = "check", seed = 3, threads = threads,
     args = { map, tc.zeros({ 4096 }, tc.i32), tc.zeros({ 32 }, tc.i32) },
@@ -149,6 +149,11 @@ local rows = {
   { "tiles of the whole tensor, and some behind it", {}, TILES .. load("%rd0", "%r7", 512, "%r6"), { grid = 34 } },
   { "D84 coordinates in the wrong order", { "boxes-outside" }, TILES .. load("%rd0", "%r6", 512, "%r7"),
     { grid = 34 } },
+  { "tiles of a tensor that is almost square", {}, TILES .. load("%rd0", "%r7", 512, "%r6"),
+    { grid = 18, dims = { 64, 72 } } },
+  { "D84 coordinates in the wrong order, which go beyond one end and stop before the other", { "boxes-outside" },
+    TILES .. load("%rd0", "%r6", 512, "%r7"), { grid = 18, dims = { 64, 72 } } },
+  { "boxes that overlap", {}, TILES .. load("%rd0", "%r7", 512, "%r5"), { grid = 16, dims = { 64, 32 } } },
   { "a tensor map that is changed, fenced and used", {}, MAP_TO_SHARED .. COPY_BACK .. ACQUIRE .. CHANGED },
   { "B39 a changed map without the acquire", { "tensormap-fence" }, MAP_TO_SHARED .. COPY_BACK .. CHANGED },
   { "a map that is stored word by word, and fenced", {},

@@ -236,6 +236,11 @@ local catalogue = {
     { "mbarrier-tx", "deadlock" } },
   { "D83", "the box of the map is half the tile", BLACKWELL, function(t) return t end, { "mbarrier-tx", "deadlock" },
     { box = { 64, 64 } } },
+  { "D84", "the coordinates in the wrong order", BLACKWELL,
+    function(t) return replace(t, "complete_tx::bytes", "{%r235, %r238}", "{%r238, %r235}") end, { "boxes-outside" } },
+  { "D84", "the coordinates of Hopper in the wrong order", HOPPER,
+    function(t) return (t:gsub("(complete_tx::bytes [^\n]*){(%%r%d+), (%%r%d+)}", "%1{%3, %2}", 1)) end,
+    { "boxes-outside" } },
   { "D85", "a multicast to a CTA that is not there", PAIR,
     function(t) return replace(t, "mov.b16 %h1, 3", "3", "7") end, { "multicast-mask" } },
   { "D86", "a stage is free when one CTA has read it", PAIR,
@@ -290,6 +295,16 @@ describe("a spoilt kernel", function()
       end
     end)
   end
+end)
+
+-- A square tensor in square boxes is read in order either way.
+describe("coordinates of B in the wrong order", function()
+  it("D84: show in the result", function()
+    local text = replace(mutation.text(BLACKWELL), "[%arg1_map, {%r240", "{%r240, %r235}", "{%r235, %r240}")
+    local report, out, expected = mutation.run(BLACKWELL, text)
+    assert.same({}, report.hazards)
+    assert.is_false(out:equal(expected:astype(out.dtype)))
+  end)
 end)
 
 -- ---- what a report says ------------------------------------------------------------------------------
