@@ -5,6 +5,7 @@
 -- them is not what it would be.  Needs LUA_PATH and LUA_CPATH as `make -s env` prints them.
 
 local documentation = require "tcmma.documentation"
+local subjects = require "tcmma.subjects"
 local tc = require "tcmma"
 
 local REFERENCE, META, README = "docs/reference.md", "lua/tcmma/meta.lua", "README.md"
@@ -72,7 +73,7 @@ local function class_text(entry)
   return table.concat(lines, "\n"):match "^%s*(.-)%s*$", fields
 end
 
-local function reference(groups, owners)
+local function reference(all, groups, owners)
   local out = {
     "<!-- Made by tools/docs.lua from the documentation in the code: do not edit. -->",
     "# Reference", "",
@@ -80,15 +81,18 @@ local function reference(groups, owners)
     "short for `tcmma.ref`, and so on. **Coordinates of the hardware (elements, tiles, threads, barriers) begin",
     "at 0; Lua tables begin at 1.**", "",
   }
-  for _, owner in ipairs(owners) do
+  for _, subject in ipairs(subjects) do
     local names = {}
-    for i, entry in ipairs(groups[owner].functions) do names[i] = "`" .. entry.name .. "`" end
-    out[#out + 1] = ("- [%s](#%s)%s"):format(owner, owner:gsub("%.", ""),
-      #names > 0 and ": " .. table.concat(names, " ") or "")
+    for i, entry in ipairs(documentation.of_subject(all, subject)) do
+      local title = entry.name and spelled(entry.owner, false, entry.name) or entry.owner
+      names[i] = ("[%s](#%s)"):format(entry.name and title:gsub("^tc%.", "") or "class " .. title:gsub("^tcmma%.", ""),
+        title:gsub("%.", ""))
+    end
+    out[#out + 1] = ("- **%s**, %s: %s"):format(subject[1], subject[2], table.concat(names, ", "))
   end
   for _, owner in ipairs(owners) do
     local g = groups[owner]
-    table.move({ "", "## " .. owner, "" }, 1, 3, #out + 1, out)
+    table.move({ "", "## " .. (owner == "tcmma" and "The module" or owner), "" }, 1, 3, #out + 1, out)
     if g.class then
       local text, fields = class_text(g.class)
       if text ~= "" then table.move({ text, "" }, 1, 2, #out + 1, out) end
@@ -223,9 +227,10 @@ local function readme()
 end
 
 local function main(check)
-  local groups, owners = group(documentation.all())
+  local all = documentation.all()
+  local groups, owners = group(all)
   local stale = false
-  local made = { [REFERENCE] = reference(groups, owners), [META] = meta(groups, owners), [README] = readme() }
+  local made = { [REFERENCE] = reference(all, groups, owners), [META] = meta(groups, owners), [README] = readme() }
   for path, text in pairs(made) do
     if read(path) == text then goto continue end
     if check then

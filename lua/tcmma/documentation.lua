@@ -83,6 +83,26 @@ function documentation.classes(all)
   return classes
 end
 
+--- The entries of a subject of subjects.lua, in its order.
+function documentation.of_subject(all, subject)
+  local list, classes = {}, documentation.classes(all)
+  for _, name in ipairs(subject[3]) do
+    local class, prefix = name:match "^class (.*)$", name:match "^(.*)%*$"
+    for _, entry in ipairs(all) do
+      local found
+      if class then
+        found = entry.owner == "tcmma." .. class and not entry.name
+      elseif entry.owner == "tcmma" then
+        found = entry.name == name or prefix and entry.name:sub(1, #prefix) == prefix
+      else
+        found = entry.owner == "tcmma." .. name and not classes[entry.owner]
+      end
+      if found then list[#list + 1] = entry end
+    end
+  end
+  return list
+end
+
 --- How a user writes a function of an owner: tc.zeros, tc.npy.load, array:get.
 function documentation.spelled(owner, is_class, rest)
   if owner == "tcmma" then return "tc." .. rest end

@@ -57,20 +57,7 @@ end
 
 local function of_subject(all, subject)
   local list, classes = {}, documentation.classes(all)
-  for _, name in ipairs(subject[3]) do
-    local class, prefix = name:match "^class (.*)$", name:match "^(.*)%*$"
-    for _, entry in ipairs(all) do
-      local found
-      if class then
-        found = entry.owner == "tcmma." .. class and not entry.name
-      elseif entry.owner == "tcmma" then
-        found = entry.name == name or prefix and entry.name and entry.name:sub(1, #prefix) == prefix
-      else
-        found = entry.owner == "tcmma." .. name and not classes[entry.owner]
-      end
-      if found then list[#list + 1] = titled(entry, classes) end
-    end
-  end
+  for i, entry in ipairs(documentation.of_subject(all, subject)) do list[i] = titled(entry, classes) end
   return list
 end
 
