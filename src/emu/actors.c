@@ -296,6 +296,7 @@ void emu_hazards_free(struct emu_cluster *cluster)
 	for (int c = 0; h->ctas && c < cluster->cta_count; c++)
 		free_cta(&h->ctas[c]);
 	emu_index_free(&h->pages);
+	emu_operands_free(h);
 	emu_places_free(h->places);
 	emu_sync_free(&h->barrier);
 	free(h->orders);

@@ -229,7 +229,7 @@ struct emu_watched {
 	struct emu_cta *cta;
 	uint8_t swizzle; /* 1 + enum emu_swizzle of the descriptor; 0: not compared */
 };
-/* The 16-byte units that emu_operand_units visits. */
+/* The 16-byte units that emu_operand_units visits (operand_watch.c). */
 void emu_watch_operand(struct emu_watched *watched, const struct emu_smem_descriptor *descriptor,
 		       bool mn_major, int element_bytes, int rows, int k_bytes);
 void emu_access_global(struct emu_access *access, uint64_t address, uint64_t size);
@@ -397,6 +397,7 @@ enum {
 	EMU_PAGE_BLOCKS = 8,
 	EMU_PAGE_CELLS = EMU_PAGE_BLOCKS * EMU_BLOCK_CELLS,
 	EMU_PAGE_BYTES = EMU_PAGE_BLOCKS * EMU_BLOCK_BYTES,
+	EMU_OPERAND_KINDS = 16,
 	EMU_TMEM_WINDOW = 16,
 	EMU_TMEM_WINDOWS = EMU_TMEM_LANES / EMU_TMEM_WINDOW
 };
@@ -480,10 +481,11 @@ struct emu_hazards {
 	struct emu_pool cells, words; /* of struct emu_cells, emu_words */
 	struct emu_index pages;       /* of struct emu_page */
 	struct emu_page *page_hit;
-	struct emu_places *places; /* of shared memory */
-	struct emu_sync barrier;   /* of the cluster */
-	bool joined;               /* those that look at each other's accesses */
-	bool timeline;             /* emulated time is kept */
+	struct emu_operand_blocks *operands[EMU_OPERAND_KINDS]; /* that were looked at last */
+	struct emu_places *places;                              /* of shared memory */
+	struct emu_sync barrier;                                /* of the cluster */
+	bool joined;   /* those that look at each other's accesses */
+	bool timeline; /* emulated time is kept */
 };
 
 static inline struct emu_cta_hazards *emu_hazards_of_cta(const struct emu_cta *cta)
@@ -498,6 +500,7 @@ static inline uint32_t emu_clock_at(const struct emu_clock *clock, uint16_t who)
 
 /* Its number; 0, for which nothing is checked, when there are too many. */
 uint16_t emu_add_actor(struct emu_hazards *hazards, struct emu_actor actor);
+void emu_operands_free(struct emu_hazards *hazards);
 /* The site of the running instruction of the warp. */
 uint32_t emu_site_of(struct emu_order *order);
 /* Cells of [number * EMU_PAGE_BYTES, + EMU_PAGE_BYTES); NULL when there is no memory. */

@@ -51,8 +51,15 @@ struct part {
 	uint64_t behind;      /* bytes of the access before it */
 };
 
-static void cells_of_lane(struct emu_check *c, struct emu_cell *cells, uint64_t address,
-			  uint32_t first, uint32_t size)
+/* Who looks at a part cell by cell: the cluster where it has cells, others where there are any. */
+struct lookers {
+	struct emu_cell *cells;
+	struct emu_between_check *others;
+	struct emu_page *page;
+};
+
+static void look_at(struct emu_check *c, const struct lookers *l, uint64_t address, uint32_t first,
+		    uint32_t size)
 {
 	for (uint32_t end = first + size, bytes; first < end; first += bytes) {
 		uint32_t within = first % EMU_CELL_BYTES;
@@ -61,49 +68,65 @@ static void cells_of_lane(struct emu_check *c, struct emu_cell *cells, uint64_t 
 							      : end - first;
 		c->spot.address = address;
 		c->spot.size = bytes;
-		emu_cell_bytes(c, &cells[first / EMU_CELL_BYTES], within, bytes);
+		if (l->cells)
+			emu_cell_bytes(c, &l->cells[first / EMU_CELL_BYTES], within, bytes);
+		if (l->others)
+			emu_between_cell(l->others, l->page, address, within, bytes);
 		address += bytes;
 	}
 }
 
 /* Lane by lane, since lanes lie within blocks. */
-static void cells_of(struct emu_check *c, struct emu_cell *cells, const struct part *part)
+static void look(struct emu_check *c, const struct lookers *l, const struct part *part)
 {
 	struct emu_access *a = c->access;
 	uint8_t lane = a->lane;
 	bool same = a->same;
 
 	if (!a->lane_bytes) {
-		cells_of_lane(c, cells, part->address, part->first, part->size);
+		look_at(c, l, part->address, part->first, part->size);
 		return;
 	}
 	for (uint32_t i = 0; i < part->size; i += a->lane_bytes) {
 		a->lane = (uint8_t)(lane + (part->behind + i) / a->lane_bytes);
 		a->same = a->same_lanes >> a->lane & 1;
-		cells_of_lane(c, cells, part->address + i, part->first + i, a->lane_bytes);
+		look_at(c, l, part->address + i, part->first + i, a->lane_bytes);
 	}
 	a->lane = lane;
 	a->same = same;
 }
 
-static inline void touch(struct emu_check *c, struct emu_block *block, const struct part *part)
+static inline bool touch_units(struct emu_check *c, struct emu_block *block,
+			       const struct part *part)
 {
 	const struct emu_access *a = c->access;
-	struct emu_cell *cells;
 	uint32_t units = UINT32_MAX;
 
+	if ((part->first | part->size) % unit_bytes)
+		return false;
 	if (part->size < EMU_BLOCK_BYTES)
 		units = ((1u << part->size / unit_bytes) - 1) << part->first / unit_bytes;
 	if (a->lane_bytes)
 		c->lane = (int8_t)(a->lane +
 				   (int)((int64_t)(part->behind - part->first) >> c->shift));
-	if (!((part->first | part->size) % unit_bytes) && emu_block_touch(c, block, units))
+	return emu_block_touch(c, block, units);
+}
+
+static inline void touch(struct emu_check *c, struct emu_block *block, const struct part *part,
+			 struct emu_between_check *others, struct emu_page *page)
+{
+	struct lookers l = {.others = others, .page = page};
+
+	if (touch_units(c, block, part)) {
+		if (others)
+			look(c, &l, part);
 		return;
-	cells = emu_block_cells(c->hazards, block);
-	if (!cells)
+	}
+	l.cells = emu_block_cells(c->hazards, block);
+	if (!l.cells)
 		return;
-	cells_of(c, cells, part);
-	if (a->write && part->size == EMU_BLOCK_BYTES)
+	look(c, &l, part);
+	if (c->access->write && part->size == EMU_BLOCK_BYTES)
 		emu_block_written(c, block);
 }
 
@@ -135,7 +158,7 @@ void emu_access_shared(struct emu_access *access, struct emu_cta *cta, uint32_t 
 	for (uint32_t at = offset; at < end;) {
 		struct part part = part_at(at, end - at, at - offset);
 
-		touch(&c, &h->blocks[at / EMU_BLOCK_BYTES], &part);
+		touch(&c, &h->blocks[at / EMU_BLOCK_BYTES], &part, NULL, NULL);
 		at += part.size;
 	}
 }
@@ -152,32 +175,6 @@ struct emu_page *emu_page_of(struct emu_hazards *h, uint64_t number)
 	if (page)
 		h->page_hit = page;
 	return page;
-}
-
-/* Other clusters look at each lane of each cell. */
-static void look(struct emu_between_check *others, struct emu_page *page, const struct part *part)
-{
-	struct emu_access *a = others->access;
-	uint32_t most =
-		a->lane_bytes && a->lane_bytes < EMU_CELL_BYTES ? a->lane_bytes : EMU_CELL_BYTES;
-	uint8_t lane = a->lane;
-	bool same = a->same;
-
-	for (uint32_t i = 0, bytes; i < part->size; i += bytes) {
-		uint64_t address = part->address + i;
-		uint32_t first = address % EMU_CELL_BYTES;
-
-		bytes = EMU_CELL_BYTES - first < most ? EMU_CELL_BYTES - first : most;
-		if (bytes > part->size - i)
-			bytes = part->size - i;
-		if (a->lane_bytes) {
-			a->lane = (uint8_t)(lane + (part->behind + i) / a->lane_bytes);
-			a->same = a->same_lanes >> a->lane & 1;
-		}
-		emu_between_cell(others, page, address, first, bytes);
-	}
-	a->lane = lane;
-	a->same = same;
 }
 
 void emu_access_global(struct emu_access *access, uint64_t address, uint64_t size)
@@ -202,9 +199,8 @@ void emu_access_global(struct emu_access *access, uint64_t address, uint64_t siz
 
 		if (!page)
 			return;
-		touch(&c, &page->blocks[part.address / EMU_BLOCK_BYTES % EMU_PAGE_BLOCKS], &part);
-		if (looking)
-			look(&others, page, &part);
+		touch(&c, &page->blocks[part.address / EMU_BLOCK_BYTES % EMU_PAGE_BLOCKS], &part,
+		      looking ? &others : NULL, page);
 		behind += part.size;
 	}
 }

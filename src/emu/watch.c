@@ -1,6 +1,5 @@
 /* Accesses that instructions make: whose they are, and where. */
 #include "between.h"
-#include "shadow.h"
 
 /* ---- whose an access is ------------------------------------------------------------- */
 
@@ -243,98 +242,4 @@ void emu_watch_before_write(struct emu_warp *warp, enum emu_space space, const u
 		if ((space == EMU_GENERIC ? emu_generic_space(&at) : space) == EMU_GLOBAL)
 			emu_footprint_save(warp->grid, warp->order->hazards, at, size);
 	}
-}
-
-/* ---- operands of the tensor cores --------------------------------------------------------------
- */
-
-static const char *swizzle_name(uint8_t one_based)
-{
-	static const char *const names[] = {"no", "32B", "64B", "128B", "128B (32-byte atoms)"};
-
-	return one_based <= sizeof names / sizeof *names ? names[one_based - 1] : "another";
-}
-
-static void swizzles_differ(struct emu_watched *w, uint32_t address, uint8_t written)
-{
-	struct emu_where where = emu_here(w->access.order->warp, -1);
-
-	emu_report_rule(&where, EMU_RULE_SWIZZLE, NULL,
-			"reads shared 0x%x of CTA rank %u with %s swizzle; a tensor copy wrote it "
-			"with %s swizzle",
-			address, w->cta->rank, swizzle_name(w->swizzle), swizzle_name(written));
-	w->swizzle = 0;
-}
-
-static void watch_unit(void *context, uint32_t address)
-{
-	struct emu_watched *w = context;
-	uint32_t offset = address - EMU_SHARED_BASE;
-	uint8_t written;
-
-	if (w->swizzle && offset < w->cta->shared_bytes) {
-		written = emu_hazards_of_cta(w->cta)->swizzles[offset / EMU_CELL_BYTES];
-		if (written && written != w->swizzle)
-			swizzles_differ(w, address, written);
-	}
-	emu_access_shared(&w->access, w->cta, offset, EMU_CELL_BYTES);
-}
-
-/* Units that follow each other and lie in one block, which is looked at once. */
-struct units_of_block {
-	struct emu_watched *watched;
-	struct emu_check check;
-	uint32_t block, units;
-	bool failed; /* a unit may race, or is not what it should be */
-};
-
-/* Bytes of `swizzles` that are neither 0 nor as the descriptor says. */
-static bool swizzle_fits(const struct emu_watched *w, uint32_t block, uint32_t units)
-{
-	const uint8_t *written = emu_hazards_of_cta(w->cta)->swizzles + block * EMU_BLOCK_CELLS;
-
-	for (uint32_t i = 0; i < EMU_BLOCK_CELLS; i++)
-		if (units >> 4 * i & 1 && written[i] && written[i] != w->swizzle)
-			return false;
-	return true;
-}
-
-static void watch_block(struct units_of_block *u)
-{
-	struct emu_watched *w = u->watched;
-
-	if (!u->units || u->failed)
-		return;
-	if ((u->block + 1) * EMU_BLOCK_BYTES > w->cta->shared_bytes ||
-	    (w->swizzle && !swizzle_fits(w, u->block, u->units)) ||
-	    !emu_block_touch(&u->check, &emu_hazards_of_cta(w->cta)->blocks[u->block], u->units))
-		u->failed = true;
-}
-
-static void collect_unit(void *context, uint32_t address)
-{
-	struct units_of_block *u = context;
-	uint32_t offset = address - EMU_SHARED_BASE;
-
-	if (offset / EMU_BLOCK_BYTES != u->block) {
-		watch_block(u);
-		u->block = offset / EMU_BLOCK_BYTES;
-		u->units = 0;
-	}
-	u->units |= 0xfu << offset % EMU_BLOCK_BYTES / 4;
-}
-
-void emu_watch_operand(struct emu_watched *w, const struct emu_smem_descriptor *descriptor,
-		       bool mn_major, int element_bytes, int rows, int k_bytes)
-{
-	struct units_of_block u = {w, emu_check_begin(&w->access, EMU_SHARED), 0, 0, false};
-
-	if (!w->access.moment.who)
-		return;
-	emu_operand_units(descriptor, mn_major, element_bytes, rows, k_bytes, collect_unit, &u);
-	watch_block(&u);
-	/* What has been noted before is noted once more. */
-	if (u.failed)
-		emu_operand_units(descriptor, mn_major, element_bytes, rows, k_bytes, watch_unit,
-				  w);
 }
