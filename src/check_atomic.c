@@ -23,6 +23,13 @@ int tc_atomic_least(const struct atomic_update *u, enum dtype t)
 	return is_half(t) && u->is_signed ? 2 : 1;
 }
 
+int tc_atomic_most(enum space space, enum dtype t)
+{
+	if (is_half(t))
+		return space == SP_GMEM ? 8 : 2;
+	return space == SP_GMEM && t == DT_F32 ? 4 : 1;
+}
+
 static void check_update(struct kern *k, const struct atomic_update *u, const struct ref *r)
 {
 	enum dtype t = r->alloc->dtype;

@@ -31,5 +31,7 @@ void tc_check_atomic_scalar(struct kern *k, struct store_scalar_op *s);
  * pairs alone.
  */
 int tc_atomic_least(const struct atomic_update *u, enum dtype t);
+/* Elements that one instruction takes at most: GMEM takes vectors of floats, SMEM pairs of f16. */
+int tc_atomic_most(enum space space, enum dtype t);
 
 #endif

@@ -179,6 +179,8 @@ const struct distribution *tc_store_distribution(struct low *l, const struct op 
 /* Elements that one access may move along view dimension `axis`: 1 unless it
  * is contiguous and aligned. */
 int tc_ref_vector(const struct ref *r, int *axis);
+/* The same of what a STORE or ATOMIC stores to. */
+int tc_store_vector(const struct op *op, int *axis);
 /* The whole fragment in scratch, 32 bits an element, row by row. */
 struct maddr tc_value_to_scratch(struct low *l, struct frag_value *v, const int extent[2],
 				 int64_t *row_bytes);

@@ -142,15 +142,14 @@ static void add_node(struct frag_plan *p, int i, const struct frag *f, bool spla
 	g->oriented = f->rank == 2;
 }
 
-static void add_memory(struct frag_plan *p, const struct ref *r, const struct frag *f)
+/* Memory that f is loaded from or stored to, `vector` elements along `axis` at once. */
+static void add_memory(struct frag_plan *p, const struct frag *f, int vector, int axis)
 {
 	struct frag_node *n = &p->node[f->id];
 	struct frag_group *g = &p->group[find(p, f->id)];
-	int axis, vector;
 
 	if (n->splat)
 		return;
-	vector = tc_ref_vector(r, &axis);
 	if (f->rank == 1)
 		axis = n->axis;
 	g->votes[axis]++;
@@ -228,6 +227,8 @@ static void plan_var(struct frag_plan *p, const struct op *op)
 
 static void plan_op(struct low *l, struct frag_plan *p, const struct op *op)
 {
+	int axis, vector;
+
 	switch (op->kind) {
 	case OP_ASYNC_LOAD_TMEM:
 		add_node(p, op->u.load.result->id, op->u.load.result, false);
@@ -238,11 +239,13 @@ static void plan_op(struct low *l, struct frag_plan *p, const struct op *op)
 		break;
 	case OP_LOAD:
 		add_node(p, op->u.load.result->id, op->u.load.result, false);
-		add_memory(p, op->u.load.ref, op->u.load.result);
+		vector = tc_ref_vector(op->u.load.ref, &axis);
+		add_memory(p, op->u.load.result, vector, axis);
 		break;
 	case OP_STORE:
 	case OP_ATOMIC:
-		add_memory(p, op->u.store.ref, op->u.store.value);
+		vector = tc_store_vector(op, &axis);
+		add_memory(p, op->u.store.value, vector, axis);
 		break;
 	case OP_FRAG_ELEMENTWISE:
 		plan_elementwise(p, &op->u.elementwise);

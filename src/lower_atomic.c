@@ -91,16 +91,6 @@ static void update(struct tile *t, struct frag_value *v, const struct tile_acces
 		mi_guard(i, a->guard, false);
 }
 
-/* Elements that one instruction takes at most. */
-static int most(const struct tile *t, enum dtype dtype)
-{
-	if (dtype == DT_F32)
-		return t->global ? 4 : 1;
-	if (dtype == DT_F16 || dtype == DT_BF16)
-		return t->global ? 8 : 2;
-	return 1;
-}
-
 void tc_lower_atomic(struct low *l, const struct op *op)
 {
 	const struct store_op *o = &op->u.store;
@@ -110,7 +100,7 @@ void tc_lower_atomic(struct low *l, const struct op *op)
 	bool along[2] = {n->extent[0] > 1, n->extent[1] > 1};
 	struct frag_value *v;
 	struct tile *t;
-	int width;
+	int width, most = tc_atomic_most(o->ref->alloc->space, x.dtype);
 
 	tc_low_all(l);
 	v = tc_value_stored(l, o->value, d, n->axis, along);
@@ -118,5 +108,5 @@ void tc_lower_atomic(struct low *l, const struct op *op)
 	t = tc_tile_of(l, o->ref, d, along, n->axis);
 	t->guard = tc_thread_unique(l, d, along);
 	width = tc_tile_width(t, v);
-	tc_tile_accesses(t, v, width < most(t, x.dtype) ? width : most(t, x.dtype), update, &x);
+	tc_tile_accesses(t, v, width < most ? width : most, update, &x);
 }

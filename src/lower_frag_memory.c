@@ -5,6 +5,8 @@
 #include "check_atomic.h"
 #include "tile.h"
 
+#include <limits.h>
+
 /* ---- the access itself ----------------------------------------------------------------------- */
 
 /* Elements of a thread that are neighbours and begin at a multiple of their number, up to `most`.
@@ -178,23 +180,38 @@ static bool holds_vectors(const struct distribution *d, int axis, int least)
 	       (d->fast == axis && neighbours(m, least) == least && m->count % least == 0);
 }
 
-/* That of the fragment's group, unless it holds fewer neighbours than an access moves. */
+/* Elements that one access of an op moves at most. */
+static int most_at_once(const struct op *op)
+{
+	const struct alloc *a = op->u.store.ref->alloc;
+
+	return op->kind == OP_ATOMIC ? tc_atomic_most(a->space, a->dtype) : INT_MAX;
+}
+
+int tc_store_vector(const struct op *op, int *axis)
+{
+	int vector = tc_ref_vector(op->u.store.ref, axis), most = most_at_once(op);
+
+	return vector < most ? vector : most;
+}
+
+/* That of the fragment's group, unless it holds fewer neighbours than the `least` that an access
+ * moves; it moves at most `most`. */
 static const struct distribution *memory_distribution(struct low *l, const struct ref *r,
-						      const struct frag *f, int least)
+						      const struct frag *f, int least, int most)
 {
 	const struct frag_node *n = &tc_frag_plan(l)->node[f->id];
 	const struct distribution *of_group = tc_frag_distribution(l, f->id);
 	struct distribution *d;
-	int axis, vector;
+	int axis, vector = tc_ref_vector(r, &axis);
 
-	vector = tc_ref_vector(r, &axis);
 	if (r->rank == 1)
 		axis = n->axis;
 	if (of_group && holds_vectors(of_group, axis, least))
 		return of_group;
 	/* A splat belongs to no group. */
 	d = tc_arena_alloc(l->arena, sizeof *d);
-	while (vector > 1 && n->extent[axis] % vector != 0)
+	while (vector > 1 && (vector > most || n->extent[axis] % vector != 0))
 		vector /= 2;
 	tc_frag_linear(l->role, d, n->extent, axis, vector, false);
 	return d;
@@ -207,7 +224,8 @@ const struct distribution *tc_store_distribution(struct low *l, const struct op 
 
 	return memory_distribution(l, o->ref, o->value,
 				   op->kind == OP_ATOMIC ? tc_atomic_least(o->atomic, t)
-							 : tc_dtype_least(t));
+							 : tc_dtype_least(t),
+				   most_at_once(op));
 }
 
 /* The value as the tile's memory has it. */
@@ -221,8 +239,8 @@ void tc_lower_load(struct low *l, const struct op *op)
 	const struct load_op *o = &op->u.load;
 	const struct frag_node *n = &tc_frag_plan(l)->node[o->result->id];
 	const struct distribution *wanted = tc_frag_distribution(l, o->result->id);
-	const struct distribution *d =
-		memory_distribution(l, o->ref, o->result, tc_dtype_least(o->ref->alloc->dtype));
+	const struct distribution *d = memory_distribution(
+		l, o->ref, o->result, tc_dtype_least(o->ref->alloc->dtype), INT_MAX);
 	bool along[2] = {n->extent[0] > 1, n->extent[1] > 1};
 	struct frag_value *v = tc_value_new(l, d, o->result->dtype, along), *moved;
 
