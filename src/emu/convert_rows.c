@@ -184,9 +184,20 @@ static inline uint32_t e5m2_bits(uint32_t bits)
 #include "convert_rows.def"
 #undef FORM
 #undef ATTRIBUTE
-#define BOTH(name) name, name##_wide
+#define FORM(name) name##_widest
+#define ATTRIBUTE  EMU_WIDEST
+#include "convert_rows.def"
+#undef FORM
+#undef ATTRIBUTE
+#define HOSTS(name)                                                                                \
+	{                                                                                          \
+		name, name##_wide, name##_widest                                                   \
+	}
 #else
-#define BOTH(name) name, name
+#define HOSTS(name)                                                                                \
+	{                                                                                          \
+		name                                                                               \
+	}
 #endif
 #undef CONVERT
 #undef PAIR
@@ -199,14 +210,14 @@ static const struct {
 	uint8_t to_bits, from_bits; /* of the registers */
 	int8_t rounding;            /* -1: none */
 	uint8_t modifiers;          /* enum modifier */
-	emu_execute execute, wide;
+	emu_execute execute[EMU_WIDTHS];
 } rows[] = {
 #define CONVERT(name, to, from, cell, to_bits, source, from_bits, rounding, modifiers, expression) \
-	{EMU_T_##to, EMU_T_##from, to_bits, from_bits, rounding, modifiers, BOTH(name)},
+	{EMU_T_##to, EMU_T_##from, to_bits, from_bits, rounding, modifiers, HOSTS(name)},
 #define ALIAS(name, to, from, to_bits, from_bits, rounding, modifiers)                             \
-	{EMU_T_##to, EMU_T_##from, to_bits, from_bits, rounding, modifiers, BOTH(name)},
+	{EMU_T_##to, EMU_T_##from, to_bits, from_bits, rounding, modifiers, HOSTS(name)},
 #define PAIR(name, to, to_bits, modifiers, expression)                                             \
-	{EMU_T_##to, EMU_T_F32, to_bits, 32, EMU_ROUND_NEAREST_EVEN, modifiers, BOTH(name)},
+	{EMU_T_##to, EMU_T_F32, to_bits, 32, EMU_ROUND_NEAREST_EVEN, modifiers, HOSTS(name)},
 #include "convert_rows.def"
 };
 
@@ -226,6 +237,6 @@ emu_execute emu_conversion_rows(const struct emu_decode *decode, const struct em
 		    rows[i].rounding == rounding && rows[i].modifiers == modifiers &&
 		    operands[0].bits == rows[i].to_bits &&
 		    (operands[1].kind != EMU_O_REGISTER || operands[1].bits == rows[i].from_bits))
-			return emu_host_is_wide() ? rows[i].wide : rows[i].execute;
+			return rows[i].execute[emu_host_width()];
 	return NULL;
 }

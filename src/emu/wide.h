@@ -1,7 +1,8 @@
 /*
  * Loops for the compiler to vectorize: what a file with such loops includes first, for it raises
- * the optimization level of the file; and the attribute of functions that exist a second time for
- * hosts with wider vectors.  Both give the same bits: the build forbids contraction.
+ * the optimization level of the file; and
+ * the attribute of functions that exist a second time for hosts with wider vectors.  Both give the
+ * same bits: the build forbids contraction.
  */
 #ifndef TCMMA_EMU_WIDE_H
 #define TCMMA_EMU_WIDE_H
@@ -18,7 +19,7 @@
 #if defined __x86_64__
 #define EMU_HAVE_WIDE 1
 #define EMU_WIDE      __attribute__((target("avx2,fma")))
-#define EMU_WIDEST    __attribute__((target("avx512f")))
+#define EMU_WIDEST    __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 
 static inline bool emu_host_is_wide(void)
 {
@@ -27,10 +28,23 @@ static inline bool emu_host_is_wide(void)
 
 static inline bool emu_host_is_widest(void)
 {
-	return __builtin_cpu_supports("avx512f");
+	return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 #else
 #define EMU_HAVE_WIDE 0
 #endif
+
+/* Which of a function's builds, of which hosts of other kinds have the first. */
+#define EMU_WIDTHS 3
+
+static inline int emu_host_width(void)
+{
+#if EMU_HAVE_WIDE
+	return emu_host_is_widest() ? 2 : emu_host_is_wide();
+#else
+	return 0;
+#endif
+}
 
 #endif
