@@ -2,24 +2,10 @@
 local tc = require "tcmma"
 local atomics = require "atomic_kernels"
 local compiler = require "compiler_kernels"
+local modes = require "modes"
 local helper = require "helper"
 
-local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
-local targets = { "sm_90a", "sm_100a" }
-
--- fn() makes the arguments, check(arguments...) looks at what is left of them.
-local function in_all_modes(kernel, make, check)
-  for _, target in ipairs(targets) do
-    for _, mode in ipairs(modes) do
-      local arrays = { make() }
-      local report = kernel:emulate({ target = target, mode = mode.mode, seed = mode.seed }, table.unpack(arrays))
-      assert.are.equal(0, #report.hazards, report.hazards[1] and report.hazards[1].message)
-      check(table.unpack(arrays))
-    end
-    local ok, message, code = compiler.assembles(kernel, target)
-    if code ~= "no-library" then assert.is_true(ok, message) end
-  end
-end
+local in_all_modes = modes.run
 
 local function parts_of(array, rows)
   local list, parts = array:totable(), {}
@@ -201,7 +187,7 @@ describe("An atomic update", function()
   it("is a vector where the ISA has one", function()
     for _, case in ipairs{ { tc.float32, "atomic_add", "add.v4.f32" }, { tc.float16, "atomic_add", "add.noftz.v4.f16x2" },
                            { tc.bfloat16, "atomic_max", "max.noftz.v4.bf16x2" } } do
-      for _, target in ipairs(targets) do
+      for _, target in ipairs(modes.targets) do
         local kernel = atomics.shared{ update = case[2], dtype = case[1], rows = 64, columns = 64 }
         local threads = 64 * 64 // 128 // (case[1].bits == 16 and 8 or 4)
         assert.are.same({ ["relaxed.gpu.global." .. case[3]] = threads }, instructions(kernel, target))
@@ -290,13 +276,15 @@ describe("tc.atomic_*", function()
   helper.refuses("takes 32-bit integers", "Unsupported element type for atomic stores: int8", function(_, _, z)
     return function() tc.atomic_add(z, 1) end
   end, setup)
+  local made = debug.getinfo(1, "l").currentline + 4
   helper.refuses("takes no tensor memory",
-    "tc.atomic_add takes a ref to GMEM or SMEM, got TMEM ref, float32 (128, 64), allocated at line 295.", function()
+    ("tc.atomic_add takes a ref to GMEM or SMEM, got TMEM ref, float32 (128, 64), allocated at line %d."):format(made),
+    function()
       local acc = tc.tmem({ 128, 64 }, tc.float32)
       return function() tc.atomic_add(acc, 1) end
     end, setup)
   helper.refuses("of tiles needs a role of whole warpgroups",
-    "'atomic_add' needs a role of whole warpgroups; role 'one' (line 300) has 1 warp.", function(x)
+    ("'atomic_add' needs a role of whole warpgroups; role 'one' (line %d) has 1 warp."):format(made + 5), function(x)
       local role = tc.role{ name = "one", warps = 1 }
       return function() role(function() tc.atomic_add(x, 1) end) end,
         function() role(function() tc.atomic_add(x[0][0], 1) end) end

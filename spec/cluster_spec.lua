@@ -2,22 +2,12 @@
 -- Results against the product in double precision, in the emulator's three modes.
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"
+local modes = require "modes"
 local helper = require "helper"
 local cluster = require "cluster_kernels"
 
-local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
 
-local function in_all_modes(target, fn)
-  for _, mode in ipairs(modes) do
-    fn({ target = target, mode = mode.mode, seed = mode.seed })
-  end
-end
-
-local function assembles(kernel, target)
-  local ok, message, code = kernels.assembles(kernel, target)
-  if code == "no-library" then return end
-  assert.is_true(ok, message)
-end
+local in_all_modes, assembles = modes.each, modes.assembles
 
 describe("a ring of multicast tiles", function()
   for _, case in ipairs{ { 2, 1 }, { 1, 2 }, { 4, 1 }, { 2, 2 }, { 1, 4 } } do

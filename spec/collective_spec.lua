@@ -3,9 +3,9 @@
 -- small integers, so results are exact.
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"
+local modes = require "modes"
 local collective = require "collective_kernels"
 
-local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
 local no_assembler
 
 local function assembled(kernel)
@@ -17,7 +17,7 @@ end
 
 -- Runs in every mode; `expected` has what is written to `out`.
 local function right(kernel, out, expected, ...)
-  for _, mode in ipairs(modes) do
+  for _, mode in ipairs(modes.list) do
     for _, target in ipairs(mode.mode == "check" and { "sm_100a", "sm_103a" } or { "sm_100a" }) do
       out:copy_from(tc.zeros(out.shape, out.dtype))
       local arguments = table.pack(...)
@@ -152,7 +152,7 @@ describe("A cluster barrier that the leader tracks", function()
         end
       end
       for _, target in ipairs{ "sm_90a", "sm_100a" } do
-        for _, mode in ipairs(modes) do
+        for _, mode in ipairs(modes.list) do
           local out = tc.zeros({ #expected, 64, 32 }, tc.float32)
           local report = kernel:emulate({ target = target, mode = mode.mode, seed = mode.seed }, parts, out)
           assert.are.same({}, report.hazards)

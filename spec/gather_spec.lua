@@ -1,22 +1,11 @@
 -- Rows that a vector names, gathered and scattered by TMA; prefetches into L2.
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"
+local modes = require "modes"
 local helper = require "helper"
 
-local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
 
-local function runs(kernel, check, make, targets)
-  for _, target in ipairs(targets or { "sm_100a" }) do
-    for _, mode in ipairs(modes) do
-      local arrays = { make() }
-      local report = kernel:emulate({ target = target, mode = mode.mode, seed = mode.seed }, table.unpack(arrays))
-      assert.are.equal(0, #report.hazards, report.hazards[1] and report.hazards[1].message)
-      check(table.unpack(arrays))
-    end
-    local ok, message, code = kernels.assembles(kernel, target)
-    if code ~= "no-library" then assert.is_true(ok, message) end
-  end
-end
+local function runs(kernel, check, make, targets) modes.run(kernel, make, check, targets or { "sm_100a" }) end
 
 local ROWS, COLUMNS = 96, 256
 

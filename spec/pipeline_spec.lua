@@ -2,24 +2,11 @@
 -- double precision, in the emulator's three modes without a hazard.
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"
+local modes = require "modes"
 local helper = require "helper"
 local pipelines = require "pipeline_kernels"
 
-local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
-local targets = { "sm_100a", "sm_90a" }
-
-local function in_all_modes(kernel, check, make, only)
-  for _, target in ipairs(only or targets) do
-    for _, mode in ipairs(modes) do
-      local arrays = { make() }
-      local report = kernel:emulate({ target = target, mode = mode.mode, seed = mode.seed }, table.unpack(arrays))
-      assert.are.equal(0, #report.hazards, report.hazards[1] and report.hazards[1].message)
-      check(table.unpack(arrays))
-    end
-    local ok, message, code = kernels.assembles(kernel, target)
-    if code ~= "no-library" then assert.is_true(ok, message) end
-  end
-end
+local function in_all_modes(kernel, check, make, only) modes.run(kernel, make, check, only) end
 
 local function equal(expected)
   return function(...)
@@ -269,10 +256,12 @@ describe("tc.emit_pipeline_warp_specialized", function()
     end)
   end
 
-  for _, walk in ipairs{ "nd", "dynamic" } do
-    for _, steps in ipairs{ 2, 3, 5 } do
-      it(("of pipelines: the loads of a tile under the end of the one before, %s, %d at once"):format(walk, steps), function()
-        local o = { m = 256, n = 192, k = 192, walk = walk, steps = steps, overlaps = true }
+  for _, case in ipairs{ { "nd", 2 }, { "nd", 3 }, { "nd", 5 }, { "dynamic", 2 }, { "dynamic", 4 }, { "nd", 3, 2 } } do
+    do
+      local walk, steps, cluster = table.unpack(case)
+      it(("of pipelines: the loads of a tile under the end of the one before, %s, %d at once, %d CTAs"):format(walk, steps,
+        cluster or 1), function()
+        local o = { m = 256, n = 192, k = 192, walk = walk, steps = steps, cluster = cluster, overlaps = true }
         local a, b = kernels.integers({ o.m, o.k }, tc.bfloat16, 1), kernels.integers({ o.k, o.n }, tc.bfloat16, 2)
         in_all_modes(pipelines.tiles(o), equal(tc.reference.matmul(a, b)), function()
           return a, b, tc.zeros({ o.m, o.n }, tc.float32)

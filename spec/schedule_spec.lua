@@ -2,28 +2,13 @@
 -- Every element of a grid must be done once; matmuls against the product in double precision.
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"
+local modes = require "modes"
 local helper = require "helper"
 local mutation = require "hazard_mutation"
 local schedules = require "schedule_kernels"
 
-local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
-local targets = { "sm_100a", "sm_90a" }
-
-local function in_all_modes(target, fn)
-  for _, mode in ipairs(modes) do
-    fn({ target = target, mode = mode.mode, seed = mode.seed })
-  end
-end
-
-local function assembles(kernel, target)
-  local ok, message, code = kernels.assembles(kernel, target)
-  if code == "no-library" then return end
-  assert.is_true(ok, message)
-end
-
-local function no_hazards(report)
-  assert.are.equal(0, #report.hazards, report.hazards[1] and report.hazards[1].message)
-end
+local targets = modes.targets
+local in_all_modes, assembles, no_hazards = modes.each, modes.assembles, modes.no_hazards
 
 local function cdiv(a, b) return (a + b - 1) // b end
 

@@ -1,23 +1,10 @@
 -- Semaphores between CTAs, and launches that depend on each other.
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"
+local modes = require "modes"
 local helper = require "helper"
 
-local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
-local targets = { "sm_100a", "sm_90a" }
-
-local function in_all_modes(kernel, check, make)
-  for _, target in ipairs(targets) do
-    for _, mode in ipairs(modes) do
-      local arrays = { make() }
-      local report = kernel:emulate({ target = target, mode = mode.mode, seed = mode.seed }, table.unpack(arrays))
-      assert.are.equal(0, #report.hazards, report.hazards[1] and report.hazards[1].message)
-      check(table.unpack(arrays))
-    end
-    local ok, message, code = kernels.assembles(kernel, target)
-    if code ~= "no-library" then assert.is_true(ok, message) end
-  end
-end
+local function in_all_modes(kernel, check, make) modes.run(kernel, make, check) end
 
 local CTAS = 5
 
@@ -251,7 +238,7 @@ describe("programmatic dependent launch", function()
 
   it("waits in every role", function()
     local kernel = step{ wait = true, signal = true }
-    for _, target in ipairs(targets) do
+    for _, target in ipairs(modes.targets) do
       local text = kernel:ptx{ target = target }
       local _, waits = text:gsub("griddepcontrol%.wait;", "")
       local _, signals = text:gsub("griddepcontrol%.launch_dependents;", "")

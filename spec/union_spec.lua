@@ -2,21 +2,10 @@
 -- in time.
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"
+local modes = require "modes"
 
-local modes = { { mode = "fast" }, { mode = "check" }, { mode = "random", seed = 1 }, { mode = "random", seed = 2 } }
 
-local function in_all_modes(kernel, targets, check, make)
-  for _, target in ipairs(targets) do
-    for _, mode in ipairs(modes) do
-      local arrays = { make() }
-      local report = kernel:emulate({ target = target, mode = mode.mode, seed = mode.seed }, table.unpack(arrays))
-      assert.are.equal(0, #report.hazards, report.hazards[1] and report.hazards[1].message)
-      check(table.unpack(arrays))
-    end
-    local ok, message, code = kernels.assembles(kernel, target)
-    if code ~= "no-library" then assert.is_true(ok, message) end
-  end
-end
+local function in_all_modes(kernel, targets, check, make) modes.run(kernel, make, check, targets) end
 
 local both = { "sm_100a", "sm_90a" }
 
