@@ -206,6 +206,16 @@ describe("Roles", function()
     end)
   end)
 
+  it("come before a loop over work, whose own operations stand in it", function()
+    with({ name = "k", args = {}, grid = { 4 }, grid_names = { "m" } }, function()
+      local line = debug.getinfo(1, "l").currentline + 1
+      tc.dynamic_scheduling_loop("m", function()
+        assert.matches("^tc.role in a loop %(.-:" .. line .. "%) that operations of a kernel without roles stand in already"
+          .. ".\nMake the roles before the loop", message(tc.role, { warps = 1 }))
+      end)
+    end)
+  end)
+
   it("share no registers, on either side of an operator", function()
     with(spec, function()
       local f

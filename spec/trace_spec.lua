@@ -144,6 +144,53 @@ describe("a trace", function()
     assert.is_true(longest * 1755 > 600 and longest * 1755 < 4 * 600 + 32 * 4 * 20, longest)
   end)
 
+  it("names an MMA of a pair by the rows of both, of which each CTA takes half", function()
+    local pair = require "spec.collective_kernels".matmul { rows = 128, n = 256, tk = 64, steps = 2 }
+    local report = pair:emulate({ target = "sm_100a", trace = true }, tc.randn({ 256, 128 }, "f16"),
+      tc.randn({ 128, 256 }, "f16"), tc.zeros({ 256, 256 }, "f32"))
+    local count, time = {}, {}
+    for _, e in ipairs(json.decode(report.trace_text).traceEvents) do
+      if e.ph == "X" and e.name:match "^M%d" then
+        assert.equal("M256 N256 K16", e.name)
+        count[e.pid], time[e.pid] = (count[e.pid] or 0) + 1, (time[e.pid] or 0) + e.dur
+      end
+    end
+    local expected = 2 * 128 * 256 * 128 / 8192 / 1856
+    for _, cta in ipairs { 1, 2 } do
+      assert.equal(128 // 16, count[cta])
+      assert.near(expected, time[cta], 1e-2)
+    end
+  end)
+
+  it("has no line of a role in the track of another one", function()
+    local first
+    local k = tc.kernel { args = { tc.gmem({ 256, 64 }, "f32"), tc.gmem({ 256, 64 }, "f32") }, grid = { 2 },
+      grid_names = { "m" }, body = function(a, out)
+        local m = tc.axis_index "m"
+        local s, full = tc.smem({ 2, 64, 64 }, "f32"), tc.barrier { num_barriers = 2 }
+        tc.role { name = "load", warps = 1 }(function()
+          tc.range(2, function(i) tc.copy_gmem_to_smem(a:tile({ m * 2 + i, 0 }, { 64, 64 }), s[i], full[i]) end)
+        end)
+        first = debug.getinfo(1, "l").currentline + 1
+        tc.role { name = "store", warpgroups = 1 }(function()
+          tc.range(2, function(i)
+            tc.barrier_wait(full[i])
+            out:tile({ m * 2 + i, 0 }, { 64, 64 }):store(s[i]:load())
+          end)
+        end)
+      end }
+    for _, target in ipairs { "sm_100a", "sm_90a" } do
+      local report = k:emulate({ target = target, trace = true }, tc.ones({ 256, 64 }, "f32"),
+        tc.zeros({ 256, 64 }, "f32"))
+      for name, track in pairs(tracks(report.trace_text)) do
+        for _, e in ipairs(track) do
+          local line = tonumber(e.name:match "^line (%d+)$")
+          if line then assert.equal(name, line < first and "load" or "store", e.name) end
+        end
+      end
+    end
+  end)
+
   it("is the same each time, and in any number of threads", function()
     local first = run("sm_100a").trace_text
     assert.equal(first, run("sm_100a", { threads = 2 }).trace_text)

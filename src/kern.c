@@ -175,6 +175,44 @@ struct barrier *tc_kern_barrier(struct kern *k, const struct barrier *draft)
 
 #define MAX_WARPS 32 /* 1024 threads a block */
 
+/* The outermost loop that the role would be made in and that has the operation; NULL: none. */
+static const struct op *common_loop(const struct scope *s, const struct op *op)
+{
+	const struct op *loop = NULL;
+
+	for (; s; s = s->parent) {
+		const struct scope *other = op->scope;
+
+		while (other && other != s)
+			other = other->parent;
+		if (other && (s->kind == SC_RANGE || s->kind == SC_LOOP))
+			loop = s->owner;
+	}
+	return loop;
+}
+
+static void refuse_late_role(struct kern *k)
+{
+	const struct op *loop = common_loop(k->current, k->roleless_op);
+	struct strbuf b = {.arena = &k->arena};
+	const char *text;
+
+	if (loop)
+		tc_fail(&k->err,
+			"tc.role in a loop (%s) that operations of a kernel without roles stand in "
+			"already.\n"
+			"Make the roles before the loop, and give them their code inside: "
+			"role(function() ... end).",
+			tc_pos_text(k, loop->pos));
+	tc_print_op(&b, k, k->roleless_op);
+	text = tc_arena_strdup(&k->arena, b.text);
+	tc_strbuf_free(&b);
+	tc_fail(&k->err,
+		"this kernel has no roles: '%s' at %s stands outside every role block.\n"
+		"Make the roles first and put that operation into one of them.",
+		text, tc_pos_text(k, k->roleless_op->pos));
+}
+
 static void check_role(struct kern *k, const struct role *draft)
 {
 	int groups = 0, warps = 0;
@@ -183,19 +221,8 @@ static void check_role(struct kern *k, const struct role *draft)
 		tc_fail(&k->err,
 			"tc.role inside the block of role '%s' (%s): roles are made in shared code",
 			k->current->role->name, tc_pos_text(k, k->current->role->pos));
-	if (k->roleless_op) {
-		struct strbuf b = {.arena = &k->arena};
-
-		tc_print_op(&b, k, k->roleless_op);
-
-		const char *text = tc_arena_strdup(&k->arena, b.text);
-
-		tc_strbuf_free(&b);
-		tc_fail(&k->err,
-			"this kernel has no roles: '%s' at %s stands outside every role block.\n"
-			"Make the roles first and put that operation into one of them.",
-			text, tc_pos_text(k, k->roleless_op->pos));
-	}
+	if (k->roleless_op)
+		refuse_late_role(k);
 	if (k->roles.count == TC_MAX_ROLES)
 		tc_fail(&k->err, "a kernel has at most %d roles", TC_MAX_ROLES);
 	for (int i = 0; i <= k->roles.count; i++) {

@@ -105,6 +105,12 @@ void mi_flush_comment(struct low *l)
 		append(l, MI_COMMENT)->opcode = text;
 }
 
+/* What is computed for all roles belongs to no line of the one that asks first. */
+static const struct op *cause(const struct low *l)
+{
+	return l->role && l->scope == l->c->kernel_scope ? NULL : l->op;
+}
+
 static struct minst *append(struct low *l, enum minst_kind kind)
 {
 	struct minst *m = tc_arena_alloc(l->arena, sizeof(*m));
@@ -113,7 +119,7 @@ static struct minst *append(struct low *l, enum minst_kind kind)
 		mi_flush_comment(l);
 
 	m->kind = kind;
-	m->op = l->op;
+	m->op = cause(l);
 	m->next = *l->at;
 	*l->at = m;
 	l->at = &m->next;

@@ -164,6 +164,6 @@ void emu_mma_watch(const struct emu_mma_request *request, struct emu_order *orde
 	watch_d(&run, &write);
 	emu_mma_issued(order, lane);
 	for (int i = 0; emu_timeline_on(order) && i < run.cta_count; i++)
-		emu_timeline_mma(order, run.ctas[i], run.idesc.m / run.cta_count, run.idesc.n,
+		emu_timeline_mma(order, run.ctas[i], run.idesc.m, run.cta_count, run.idesc.n,
 				 run.idesc.k, wider_bits(&run));
 }

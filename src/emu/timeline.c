@@ -235,14 +235,15 @@ double emu_timeline_store(struct emu_order *order, uint32_t shared, uint64_t byt
 		   name);
 }
 
-double emu_timeline_mma(struct emu_order *order, struct emu_cta *cta, int m, int n, int k, int bits)
+double emu_timeline_mma(struct emu_order *order, struct emu_cta *cta, int m, int ctas, int n, int k,
+			int bits)
 {
 	char name[64];
 	/* Narrower operands go as many times faster as they are narrower; fp6 goes as fp8. */
 	double rate = machines[machine_of(order)].flop * (bits > 8   ? 16.0 / bits
 							  : bits > 4 ? 2
 								     : 4);
-	double clocks = 2.0 * m * n * k / rate;
+	double clocks = 2.0 * m / ctas * n * k / rate;
 	double operands = (double)n * k * (bits > 4 ? bits > 8 ? bits : 8 : 4) / 8;
 
 	snprintf(name, sizeof name, "M%d N%d K%d", m, n, k);
@@ -308,5 +309,6 @@ void emu_timeline_wgmma(struct emu_order *order, struct emu_moment moment, int n
 	if (moment.epoch <= group->wgmma_timed)
 		return;
 	group->wgmma_timed = moment.epoch;
-	emu_timeline_ends(order, moment, emu_timeline_mma(order, order->warp->cta, 64, n, k, bits));
+	emu_timeline_ends(order, moment,
+			  emu_timeline_mma(order, order->warp->cta, 64, 1, n, k, bits));
 }

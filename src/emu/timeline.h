@@ -24,7 +24,8 @@ void emu_timeline_cta_exit(const struct emu_cta *cta);
 double emu_timeline_load(struct emu_order *order, uint32_t shared, uint64_t bytes);
 double emu_timeline_store(struct emu_order *order, uint32_t shared, uint64_t bytes);
 /* An MMA of `m` rows (of one CTA) on the tensor core of `cta`; bits: of the wider operand. */
-double emu_timeline_mma(struct emu_order *order, struct emu_cta *cta, int m, int n, int k,
+/* Of `ctas` that share its M rows, the part of one. */
+double emu_timeline_mma(struct emu_order *order, struct emu_cta *cta, int m, int ctas, int n, int k,
 			int bits);
 double emu_timeline_tensor_copy(struct emu_order *order, struct emu_cta *cta, uint64_t bytes);
 double emu_timeline_tmem(const struct emu_order *order, uint64_t words);
