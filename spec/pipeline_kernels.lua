@@ -75,28 +75,30 @@ function pipelines.matmul(o)
 end
 
 -- A pipeline over K in a loop over tiles that all roles have: o.walk "dynamic" or "nd"; o.overlaps: the loads of a tile
--- run under the end of the one before.
+-- run under the end of the one before; o.cluster: CTAs that share b.
 function pipelines.tiles(o)
-  local m_tiles, n_tiles, k_tiles = o.m // 128, o.n // 64, o.k // 64
+  local m_tiles, n_tiles, k_tiles = o.m // 128 // (o.cluster or 1), o.n // 64, o.k // 64
   local tiles = m_tiles * n_tiles
   local dtype = tc.bfloat16
   return tc.kernel{
     name = "tiles",
     args = { tc.gmem({ o.m, o.k }, dtype), tc.gmem({ o.k, o.n }, dtype), tc.gmem({ o.m, o.n }, tc.float32) },
     grid = { o.walk == "nd" and (o.workers or 3) or tiles }, grid_names = { "worker" },
+    cluster = o.cluster and { o.cluster }, cluster_names = o.cluster and { "cta" },
     body = function(a, b, out)
       local acc, done = tc.tmem({ 128, 64 }, tc.float32), tc.barrier{ name = "done", orders_tensor_core = true }
       local memory = tc.role{ name = "memory", warps = 1 }
       local compute = tc.role{ name = "compute", warpgroups = 1 }
       local function tile(info)
         local m, n = tc.planar_snake(info.index[1], { m_tiles, n_tiles }, 0, 2)
+        if o.cluster then m = m * o.cluster + tc.axis_index "cta" end
         tc.emit_pipeline_warp_specialized(function(step, x, y)
           tc.mma(acc, x, y, { barrier = step.consumed, accumulate = step.step:gt(0) })
         end, {
           grid = { k_tiles }, max_concurrent_steps = o.steps or 3, manual_consumed_barriers = true,
           memory = memory, compute = compute, turn = o.overlaps and info.local_index or nil,
           in_specs = { tc.block_spec({ 128, 64 }, function(k) return m, k end),
-            tc.block_spec({ 64, 64 }, function(k) return k, n end) },
+            tc.block_spec({ 64, 64 }, function(k) return k, n end, o.cluster and { collective_axes = "cta" }) },
           compute_context = function(run)
             run()
             tc.commit_arrive(done)

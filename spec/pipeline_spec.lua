@@ -257,17 +257,15 @@ describe("tc.emit_pipeline_warp_specialized", function()
   end
 
   for _, case in ipairs{ { "nd", 2 }, { "nd", 3 }, { "nd", 5 }, { "dynamic", 2 }, { "dynamic", 4 }, { "nd", 3, 2 } } do
-    do
-      local walk, steps, cluster = table.unpack(case)
-      it(("of pipelines: the loads of a tile under the end of the one before, %s, %d at once, %d CTAs"):format(walk, steps,
-        cluster or 1), function()
-        local o = { m = 256, n = 192, k = 192, walk = walk, steps = steps, cluster = cluster, overlaps = true }
-        local a, b = kernels.integers({ o.m, o.k }, tc.bfloat16, 1), kernels.integers({ o.k, o.n }, tc.bfloat16, 2)
-        in_all_modes(pipelines.tiles(o), equal(tc.reference.matmul(a, b)), function()
-          return a, b, tc.zeros({ o.m, o.n }, tc.float32)
-        end)
+    local walk, steps, cluster = table.unpack(case)
+    it(("of pipelines: the loads of a tile under the end of the one before, %s, %d at once, %d CTAs"):format(walk, steps,
+      cluster or 1), function()
+      local o = { m = 256, n = 192, k = 192, walk = walk, steps = steps, cluster = cluster, overlaps = true }
+      local a, b = kernels.integers({ o.m, o.k }, tc.bfloat16, 1), kernels.integers({ o.k, o.n }, tc.bfloat16, 2)
+      in_all_modes(pipelines.tiles(o), equal(tc.reference.matmul(a, b)), function()
+        return a, b, tc.zeros({ o.m, o.n }, tc.float32)
       end)
-    end
+    end)
   end
 
   for _, o in ipairs{ { rows = 384, columns = 128, turns = 3, steps = 2 }, { rows = 384, columns = 128, turns = 3, steps = 3 },
