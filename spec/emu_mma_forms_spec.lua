@@ -1,24 +1,10 @@
 -- mma.sync with sparse A, narrow integers, single bits and f64: results are those of plain integer arithmetic, the
 -- fragments and the metadata laid out as the ISA says.  The GPU, where there is one, is held to the same.
 local tc = require "tcmma"
+local small = require "small_values"
+local float, integer, sequence = small.float, small.integer, small.sequence
 
 local DEVICE = os.getenv "TCMMA_DEVICE" or "cuda:0"
-
--- Codes of small integers.
-local function float(exponent_bits, mantissa_bits)
-  local bias = (1 << exponent_bits - 1) - 1
-  return function(value)
-    if value == 0 then return 0 end
-    local sign, magnitude, exponent = value < 0 and 1 or 0, math.abs(value), 0
-    while magnitude >= 1 << exponent + 1 do exponent = exponent + 1 end
-    local fraction = (magnitude - (1 << exponent)) << mantissa_bits >> exponent
-    return sign << exponent_bits + mantissa_bits | exponent + bias << mantissa_bits | fraction
-  end
-end
-
-local function integer(bits)
-  return function(value) return value & (1 << bits) - 1 end
-end
 
 -- bits, code of a value, least and greatest value used
 local types = {
@@ -27,15 +13,6 @@ local types = {
   u8 = { 8, integer(8), 0, 255 }, s4 = { 4, integer(4), -8, 7 }, u4 = { 4, integer(4), 0, 15 }, b1 = { 1, integer(1),
     0, 1 },
 }
-
--- A sequence of integers that looks random.
-local function sequence(seed)
-  local state = seed
-  return function(low, high)
-    state = (state * 1103515245 + 12345) & 0x7fffffff
-    return low + (state >> 8) % (high - low + 1)
-  end
-end
 
 -- Registers of a warp: words[lane][register].
 local function registers(count)

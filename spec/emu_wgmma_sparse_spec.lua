@@ -1,35 +1,18 @@
 -- wgmma with sparse A and of single bits: results are those of plain integer arithmetic.  The GPU, where there is one,
 -- is held to the same.
 local tc = require "tcmma"
+local small = require "small_values"
+local float, sequence = small.float, small.sequence
 
 local DEVICE = os.getenv "TCMMA_DEVICE" or "cuda:0"
-
-local function float(exponent_bits, mantissa_bits)
-  local bias = (1 << exponent_bits - 1) - 1
-  return function(value)
-    if value == 0 then return 0 end
-    local sign, magnitude, exponent = value < 0 and 1 or 0, math.abs(value), 0
-    while magnitude >= 1 << exponent + 1 do exponent = exponent + 1 end
-    local fraction = (magnitude - (1 << exponent)) << mantissa_bits >> exponent
-    return sign << exponent_bits + mantissa_bits | exponent + bias << mantissa_bits | fraction
-  end
-end
 
 -- bits, code, least and greatest value
 local types = {
   f16 = { 16, float(5, 10), -4, 4 }, bf16 = { 16, float(8, 7), -4, 4 }, tf32 = { 32, float(8, 23), -4, 4 },
   e4m3 = { 8, float(4, 3), -2, 2 }, e5m2 = { 8, float(5, 2), -2, 2 },
-  s8 = { 8, function(v) return v & 255 end, -128, 127 }, u8 = { 8, function(v) return v & 255 end, 0, 255 },
+  s8 = { 8, small.integer(8), -128, 127 }, u8 = { 8, small.integer(8), 0, 255 },
   b1 = { 1, function(v) return v end, 0, 1 },
 }
-
-local function sequence(seed)
-  local state = seed
-  return function(low, high)
-    state = (state * 1103515245 + 12345) & 0x7fffffff
-    return low + (state >> 8) % (high - low + 1)
-  end
-end
 
 -- Writes a code at a bit of an array of 32-bit words.
 local function put(words, bit, code)

@@ -1,13 +1,6 @@
 -- wmma: what is loaded, multiplied and stored is the product of the matrices in memory, whatever the registers hold.
 local tc = require "tcmma"
-
-local function sequence(seed)
-  local state = seed
-  return function(low, high)
-    state = (state * 1103515245 + 12345) & 0x7fffffff
-    return low + (state >> 8) % (high - low + 1)
-  end
-end
+local sequence = require "small_values".sequence
 
 -- least and greatest value, registers of A and B (m16n16k16; m8n32k16; m32n8k16) or of both
 local types = {
