@@ -295,6 +295,17 @@ describe("A kernel of two CTAs", function()
       ("This wait never ends: barrier \"told\" (line %d) completes after 3 arrival(s), but gets 2 for 1 wait.")
          :format(told_at), on "sm_100a", one_sided(3, true))
    builds("that waits where enough arrives", on "sm_100a", one_sided(2, true))
+   it("is refused with the load and the arrival that the leader does not hear of in the other CTA", function()
+      local function more(read)
+         return helper.message(function()
+            tc.kernel { name = "kernel", target = "sm_100a", cluster = { 2 }, cluster_names = { "x" },
+               args = pair.args, body = ring { tiles = 3, read = read } }:ptx()
+         end)
+      end
+      local function own() return tc.barrier { orders_tensor_core = true, name = "read" } end
+      assert.matches("\n  it is read at line 164 %(role 'store'%)\n  barrier \"read\" %(line %d+%) tells of that, by the "
+         .. "tc.barrier_arrive at line 165: in its own CTA alone\n", more(own))
+   end)
    it("is refused with the CTA that it is wrong in", function()
       local message = helper.message(function()
          tc.kernel { name = "kernel", target = "sm_100a", cluster = { 2 }, cluster_names = { "x" },

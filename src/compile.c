@@ -130,6 +130,8 @@ static void build(void *arg)
 		b->done(c, b->arg);
 		return;
 	}
+	tc_lints(c);
+	tc_program_causes(c);
 	tc_emit(c, &b->text, false);
 	finish(c, &b->text);
 	if (c->has_checks)

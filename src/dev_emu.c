@@ -190,6 +190,7 @@ struct converted {
 	uint8_t (*maps)[128];
 	struct emu_symbol *symbols;
 	struct emu_source_line *lines;
+	struct emu_hint *hints;
 };
 
 static void converted_free(struct converted *c)
@@ -199,7 +200,16 @@ static void converted_free(struct converted *c)
 	free(c->maps);
 	free(c->symbols);
 	free(c->lines);
+	free(c->hints);
 }
+
+/* Of all kernels that were recorded. */
+static const struct emu_hint hints[] = {
+#define HINT(rule_name, fix) {.rule = rule_name, .text = fix},
+#include "hints.def"
+#undef HINT
+};
+#define HINTS ((int)(sizeof hints / sizeof *hints))
 
 static int line_count(const struct launch *l)
 {
@@ -215,7 +225,8 @@ static bool converted_new(struct converted *c, const struct launch *l)
 	c->maps = calloc(n, sizeof *c->maps);
 	c->symbols = calloc((size_t)l->symbol_count + 1, sizeof *c->symbols);
 	c->lines = calloc((size_t)line_count(l) + 1, sizeof *c->lines);
-	return c->params && c->sizes && c->maps && c->symbols && c->lines;
+	c->hints = calloc((size_t)l->hint_count + HINTS, sizeof *c->hints);
+	return c->params && c->sizes && c->maps && c->symbols && c->lines && c->hints;
 }
 
 static bool encode(const struct tensormap *m, int target, uint8_t out[128], int number,
@@ -273,22 +284,28 @@ static bool convert(struct converted *c, const struct emu_module *m, const struc
 						       .file = at->file,
 						       .note = at->note};
 	}
+	for (int i = 0; i < l->hint_count; i++) {
+		const struct program_hint *h = &l->hints[i];
+
+		c->hints[i] = (struct emu_hint){.rule = h->rule,
+						.text = h->text,
+						.file = h->file,
+						.other_file = h->other_file,
+						.line = h->line,
+						.other_line = h->other_line,
+						.consequence = h->consequence};
+	}
+	memcpy(c->hints + l->hint_count, hints, sizeof hints);
 	return true;
 }
 
 /* Only the recorder's text has lines. */
-static void set_hints(struct emu_launch *run)
+static void set_hints(struct emu_launch *run, const struct converted *c, const struct launch *l)
 {
-	static const struct emu_hint hints[] = {
-#define HINT(rule, text) {rule, text},
-#include "hints.def"
-#undef HINT
-	};
-
 	if (!run->line_count)
 		return;
-	run->hints = hints;
-	run->hint_count = (int)(sizeof hints / sizeof *hints);
+	run->hints = c->hints;
+	run->hint_count = l->hint_count + HINTS;
 }
 
 static enum emu_mode mode_of(const char *name)
@@ -369,7 +386,7 @@ static bool launch(struct device *d, const struct launch *l, const struct run_op
 		memcpy(run.block, l->block, sizeof run.block);
 		memcpy(run.cluster, l->cluster, sizeof run.cluster);
 		set_options(&run, o);
-		set_hints(&run);
+		set_hints(&run, &c, l);
 		tc_progress_begin(&progress, l);
 		run.progress = show_progress;
 		run.progress_context = &progress;

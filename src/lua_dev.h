@@ -70,6 +70,8 @@ bool tc_run(struct device *d, struct run *r, struct err *e);
  * Runs on an emulated device, arrays of other devices copied there and back, and pushes the
  * report; false and e when nothing ran (nothing pushed).
  */
+/* Pushes it as a hazard of a report. */
+void tc_push_lint(lua_State *L, const struct program_lint *lint);
 bool tc_run_report(lua_State *L, struct device *d, struct run *r, struct err *e);
 void tc_open_run(lua_State *L);
 /* lua_report.c: pushes the report of a run on d, of which an emulator fills r->report. */

@@ -29,6 +29,9 @@ static void fill_run(lua_State *L, struct run *r, const struct binding *b, const
 	l->line_count = p->line_count;
 	l->lines = p->lines;
 	l->checked = p->checked;
+	l->lints = p->lints;
+	l->hint_count = p->hint_count;
+	l->hints = p->hints;
 	tc_bind_params(L, r, b, p);
 	tc_bind_grid(L, l, b, p);
 }

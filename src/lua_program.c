@@ -346,6 +346,12 @@ static void push_program_info(lua_State *L, const struct program *p)
 	set_count(L, "params", p->param_count);
 	lua_pushstring(L, p->info.text ? p->info.text : "");
 	lua_setfield(L, -2, "text");
+	lua_newtable(L);
+	for (const struct program_lint *lint = p->lints; lint; lint = lint->next) {
+		tc_push_lint(L, lint);
+		lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+	}
+	lua_setfield(L, -2, "lints");
 	luaL_setmetatable(L, "tcmma.info");
 }
 
@@ -385,6 +391,34 @@ static void add_warnings(lua_State *L)
 	lua_pop(L, 1);
 }
 
+static const char *text_or(lua_State *L, int index, const char *standard)
+{
+	const char *text = lua_tostring(L, index);
+
+	return text ? text : standard;
+}
+
+/* The text at -2 with the lints at -1, each with its place, before it. */
+static void add_lints(lua_State *L)
+{
+	int text = lua_absindex(L, -2), list = lua_absindex(L, -1);
+
+	for (lua_Integer i = (lua_Integer)lua_rawlen(L, list); i > 0; i--) {
+		if (lua_rawgeti(L, list, i) == LUA_TTABLE) {
+			lua_getfield(L, -1, "rule");
+			lua_getfield(L, -2, "lua_file");
+			lua_getfield(L, -3, "lua_line");
+			lua_getfield(L, -4, "message");
+			lua_pushfstring(L, "lint = [%s] %s:%s: %s\n%s", text_or(L, -4, "?"),
+					text_or(L, -3, "?"), text_or(L, -2, "?"),
+					text_or(L, -1, "?"), lua_tostring(L, text));
+			lua_replace(L, text);
+		}
+		lua_settop(L, list);
+	}
+	lua_pop(L, 1);
+}
+
 static int info_tostring(lua_State *L)
 {
 	static const char *const names[] = {
@@ -418,6 +452,10 @@ static int info_tostring(lua_State *L)
 		add_warnings(L);
 	else
 		lua_pop(L, 1);
+	if (lua_getfield(L, 1, "lints") == LUA_TTABLE)
+		add_lints(L);
+	else
+		lua_pop(L, 1);
 	return 1;
 }
 
@@ -440,8 +478,9 @@ static const struct tc_function methods[] = {
 	{"info", kernel_info,
 	 "info(opts?: {target?: string}) -> table\n"
 	 "What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, "
-	 "`named_barriers`, `params`, `text` (roles and allocations); from the assembler "
-	 "`registers`, "
+	 "`named_barriers`, `params`, `text` (roles and allocations), `lints` (`{rule=, message=, "
+	 "lua_file=, lua_line=, role=}`: what is legal and likely to be wrong, as reports of mode "
+	 "check list it); from the assembler `registers`, "
 	 "`spill_stores`, `spill_loads`, `stack` (bytes), `assembler` (which one), `warnings` (its "
 	 "messages of lost performance), `log`, or `assembler_missing` with the reason. What uses "
 	 "`setmaxnreg` is assembled by `ptxas` where it is installed, and for a launch by the "

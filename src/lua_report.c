@@ -51,6 +51,27 @@ static void push_hazard(lua_State *L, const struct emu_hazard *h)
 		row(shared_read) row(shared_written) row(tmem_read) row(tmem_written)              \
 			row(tma_bytes) row(mma_flops) row(mma_instructions)
 
+void tc_push_lint(lua_State *L, const struct program_lint *lint)
+{
+	lua_createtable(L, 0, 7);
+	lua_pushstring(L, lint->rule);
+	lua_setfield(L, -2, "rule");
+	lua_pushliteral(L, "lint");
+	lua_setfield(L, -2, "severity");
+	lua_pushstring(L, lint->message);
+	lua_setfield(L, -2, "message");
+	if (lint->file) {
+		lua_pushstring(L, lint->file);
+		lua_setfield(L, -2, "lua_file");
+		set_integer(L, "lua_line", lint->line);
+	}
+	if (lint->role) {
+		lua_pushstring(L, lint->role);
+		lua_setfield(L, -2, "role");
+	}
+	set_integer(L, "count", 1);
+}
+
 static void push_counters(lua_State *L, const struct emu_counters *c)
 {
 	lua_createtable(L, 0, 12);
@@ -64,12 +85,21 @@ static void push_counters(lua_State *L, const struct emu_counters *c)
 void tc_push_report(lua_State *L, const struct device *d, const struct run *r)
 {
 	bool emulated = r->options.report != NULL;
+	const char *mode =
+		r->options.mode ? r->options.mode : tc_config_string(CONFIG_emulator_mode);
+	bool checked = emulated && strcmp(mode, "fast") != 0;
+	int count = r->report.hazard_count;
 
 	lua_createtable(L, 0, 9);
 	lua_createtable(L, r->report.hazard_count, 0);
 	for (int i = 0; i < r->report.hazard_count; i++) {
 		push_hazard(L, &r->report.hazards[i]);
 		lua_rawseti(L, -2, i + 1);
+	}
+	for (const struct program_lint *lint = r->launch.lints; lint && checked;
+	     lint = lint->next) {
+		tc_push_lint(L, lint);
+		lua_rawseti(L, -2, ++count);
 	}
 	lua_setfield(L, -2, "hazards");
 	if (emulated)
@@ -97,8 +127,7 @@ void tc_push_report(lua_State *L, const struct device *d, const struct run *r)
 	lua_pushstring(L, d->name);
 	lua_setfield(L, -2, "device");
 	if (emulated) {
-		lua_pushstring(L, r->options.mode ? r->options.mode
-						  : tc_config_string(CONFIG_emulator_mode));
+		lua_pushstring(L, mode);
 		lua_setfield(L, -2, "mode");
 	}
 	luaL_setmetatable(L, TC_REPORT);
@@ -118,9 +147,14 @@ static void add_hazard_text(lua_State *L, luaL_Buffer *b, int hazard)
 {
 	static const struct {
 		const char *field, *before;
-	} parts[] = {{"rule", "\n["},       {"severity", ", "},    {"message", "] "},
-		     {"warp", "\n  warp "}, {"count", ", times "}, {"ptx_line", ", PTX line "},
-		     {"lua_file", ", "},    {"lua_line", ":"}};
+	} parts[] = {{"rule", "\n["},   {"severity", ", "},  {"message", "] "},
+		     {"warp", "warp "}, {"count", "times "}, {"ptx_line", "PTX line "},
+		     {"lua_file", ""},  {"lua_line", ":"}};
+	enum {
+		PLACE = 3, /* parts from here on stand in a line of their own */
+		LINE = 7   /* follows the file */
+	};
+	bool placed = false;
 
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
 		lua_getfield(L, hazard, parts[i].field);
@@ -128,6 +162,10 @@ static void add_hazard_text(lua_State *L, luaL_Buffer *b, int hazard)
 		lua_pop(L, 1);
 		if (!present)
 			continue;
+		if (i >= PLACE && i < LINE) {
+			luaL_addstring(b, placed ? ", " : "\n  ");
+			placed = true;
+		}
 		luaL_addstring(b, parts[i].before);
 		text_field(L, hazard, parts[i].field);
 		luaL_addvalue(b);
@@ -249,7 +287,8 @@ void tc_open_report(lua_State *L)
 		 "lua_line=, other_lua_file=, other_lua_line=, cta={x, y, z}, warp=, role=, "
 		 "count=}`; severity is \"error\" or \"lint\". The other line is that of the "
 		 "earlier "
-		 "access. One hazard for each rule and pair of lines, `count` times seen\n"
+		 "access. One hazard for each rule and pair of lines, `count` times seen. Lints of "
+		 "the recording, which `k:info()` lists too, have neither PTX line nor warp\n"
 		 "---@field counters table Instructions, bytes by space, MMA flops, `seconds`\n"
 		 "---@field output string What the kernel printed\n"
 		 "---@field trace_text string? The trace that `trace` writes, of a run with `trace "

@@ -55,6 +55,21 @@ struct program_line {
 	const char *file;
 	const char *note; /* what a trap means here, NULL: nothing */
 };
+/* Legal and yet likely to be wrong, as the recording alone shows; a list in its order. */
+struct program_lint {
+	struct program_lint *next;
+	const char *rule, *message;
+	const char *role; /* NULL: none was made */
+	const char *file; /* NULL: unknown */
+	uint32_t line;
+};
+/* What mends a hazard of a rule between these lines; no file: any line. */
+struct program_hint {
+	const char *rule, *text;
+	const char *file, *other_file; /* the other: of the earlier access */
+	uint32_t line, other_line;
+	bool consequence; /* the cause is another than the rule's */
+};
 /* The same lines with checks of recorded indices among them, for the emulator. */
 struct program_text {
 	const char *ptx;
@@ -86,6 +101,9 @@ struct program {
 	int line_count;
 	struct program_line *lines;
 	struct program_text *checked; /* NULL: no index needs a check */
+	struct program_lint *lints;
+	int hint_count;
+	struct program_hint *hints;
 	struct program_info info;
 	int profile_programs;       /* parts a CTA; 0: no profile */
 	const char **profile_names; /* of the programs */
@@ -93,7 +111,8 @@ struct program {
 struct tensormap { /* arguments of cuTensorMapEncodeTiled, innermost first */
 	int type, rank;
 	uint64_t address;
-	uint64_t dims[TC_MAP_RANK], strides[TC_MAP_RANK]; /* elements; bytes, strides[i] of dims[i + 1] */
+	uint64_t dims[TC_MAP_RANK],
+		strides[TC_MAP_RANK]; /* elements; bytes, strides[i] of dims[i + 1] */
 	uint32_t box[TC_MAP_RANK], element_strides[TC_MAP_RANK];
 	int interleave, swizzle, l2_promotion, oob_fill; /* the driver's enumerators */
 	/* Of cuTensorMapEncodeIm2col, which has no box; see enum map_mode. */
@@ -129,6 +148,9 @@ struct launch {
 	const struct program_symbol *symbols;
 	const struct program_line *lines;
 	const struct program_text *checked; /* what the emulator runs, NULL: ptx */
+	const struct program_lint *lints;
+	int hint_count;
+	const struct program_hint *hints;
 	void **cache; /* a slot of the caller's: the loaded module on this device */
 };
 

@@ -115,6 +115,8 @@ void tc_lower(struct compilation *c);
 void tc_place(struct compilation *c);
 /* symbols.c: the names for reports; everything has its place. */
 void tc_program_symbols(struct compilation *c);
+void tc_lints(struct compilation *c);          /* lint.c: after lower */
+void tc_program_causes(struct compilation *c); /* causes.c: hints of this kernel's lines */
 /*
  * `checked`: with the checks of MI_CHECK, each on the line of what follows, so that both texts have
  * the same lines.

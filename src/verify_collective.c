@@ -187,8 +187,8 @@ static bool overwrites(const struct mma_op *m)
 	return !m->accumulate_const || !m->accumulate_value;
 }
 
-/* The accumulator may have been read before, around a common loop or earlier in the text. */
-static bool was_read(const struct sites *s, const struct site *mma)
+/* A load of the accumulator that may come before, around a common loop or earlier in the text. */
+static const struct site *reader_of(const struct sites *s, const struct site *mma)
 {
 	for (int i = 0; i < s->count; i++) {
 		const struct op *o = s->item[i].op;
@@ -196,20 +196,54 @@ static bool was_read(const struct sites *s, const struct site *mma)
 		if (o->kind == OP_ASYNC_LOAD_TMEM &&
 		    o->u.load.ref->alloc == mma->op->u.mma.acc->alloc &&
 		    tc_may_follow(&s->item[i], mma))
-			return true;
+			return &s->item[i];
 	}
+	return NULL;
+}
+
+static bool role_awaits(const struct sites *s, const struct site *mma, const struct barrier *b)
+{
+	for (int i = 0; i < s->count; i++)
+		if (tc_site_waits(s->item[i].op) == b && s->item[i].role == mma->role &&
+		    tc_may_follow(&s->item[i], mma))
+			return true;
 	return false;
+}
+
+/* Where it is read, and the arrival behind that, which the issuing role hears of in its own CTA. */
+static const char *release_text(const struct sites *s, const struct site *mma,
+				const struct site *reader)
+{
+	struct kern *k = s->kern;
+	const char *read = tc_arena_printf(&k->arena, "%s\n  it is read at %s (role '%s')",
+					   tc_got(k, "acc", mma->op->u.mma.acc),
+					   tc_pos_text(k, reader->op->pos), reader->role->name);
+
+	for (int i = 0; i < s->count; i++) {
+		const struct site *a = &s->item[i];
+		const struct barrier *b = tc_site_arrives(a->op);
+
+		if (b && a->role == reader->role && tc_may_follow(reader, a) &&
+		    role_awaits(s, mma, b))
+			return tc_arena_printf(&k->arena,
+					       "%s\n  %s tells of that, by the tc.%s at %s: in its "
+					       "own CTA alone",
+					       read, tc_barrier_text(k, b), tc_op_name(a->op),
+					       tc_pos_text(k, a->op->pos));
+	}
+	return tc_join(k, read, "\n  its role waits for nothing that tells of that");
 }
 
 static void check_accumulator(const struct sites *s, const struct site *mma)
 {
 	struct kern *k = s->kern;
 	const struct mma_op *m = &mma->op->u.mma;
+	const struct site *reader = reader_of(s, mma);
 	unsigned axes = 1u << m->collective_axis;
 
-	if (!overwrites(m) || !was_read(s, mma) || has_waited(s, mma, axes))
+	if (!overwrites(m) || !reader || has_waited(s, mma, axes))
 		return;
-	tc_documented_at(&k->err, mma->op->pos, PAIR_ACC_RELEASE, tc_got(k, "acc", m->acc),
+	tc_documented_at(&k->err, mma->op->pos, PAIR_ACC_RELEASE, release_text(s, mma, reader),
 			 tc_axes_text(k, axes));
 }
 

@@ -1424,7 +1424,7 @@ function class_kernel:export(path, opts) end
 ---@return Kernel
 function class_kernel:finish() end
 
----What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, `named_barriers`, `params`, `text` (roles and allocations); from the assembler `registers`, `spill_stores`, `spill_loads`, `stack` (bytes), `assembler` (which one), `warnings` (its messages of lost performance), `log`, or `assembler_missing` with the reason. What uses `setmaxnreg` is assembled by `ptxas` where it is installed, and for a launch by the driver: nvJitLink does not honour it. `estimate` (or `estimate_missing` with the reason) says what the kernel would reach on a machine of the target with TMEM, by a model that docs/performance.md describes: `machine`, `ctas_per_sm`, `occupancy_limit`, `ctas`, `waves`, `clocks` of the kernel, `tensor_clocks` of its MMAs, `flop`, `k_steps` (MMAs of an SM), `bytes` and `bytes_per_k_step` of an SM and `busy` (0 to 1) by path (`dram`, `l2`, `smem`, `tmem`, `out`), `l2_miss`, `bound`, `utilization` (of the peak), `tflops`, `microseconds`.
+---What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, `named_barriers`, `params`, `text` (roles and allocations), `lints` (`{rule=, message=, lua_file=, lua_line=, role=}`: what is legal and likely to be wrong, as reports of mode check list it); from the assembler `registers`, `spill_stores`, `spill_loads`, `stack` (bytes), `assembler` (which one), `warnings` (its messages of lost performance), `log`, or `assembler_missing` with the reason. What uses `setmaxnreg` is assembled by `ptxas` where it is installed, and for a launch by the driver: nvJitLink does not honour it. `estimate` (or `estimate_missing` with the reason) says what the kernel would reach on a machine of the target with TMEM, by a model that docs/performance.md describes: `machine`, `ctas_per_sm`, `occupancy_limit`, `ctas`, `waves`, `clocks` of the kernel, `tensor_clocks` of its MMAs, `flop`, `k_steps` (MMAs of an SM), `bytes` and `bytes_per_k_step` of an SM and `busy` (0 to 1) by path (`dram`, `l2`, `smem`, `tmem`, `out`), `l2_miss`, `bound`, `utilization` (of the peak), `tflops`, `microseconds`.
 ---@param opts? {target?: string}
 ---@return table
 function class_kernel:info(opts) end
@@ -1548,7 +1548,7 @@ function class_ref:tile(index, shape) end
 ---What an emulated run left behind: a table.
 ---@class tcmma.report
 ---@field completed boolean False where an error stopped the grid
----@field hazards table[] `{rule=, severity=, message=, ptx_line=, lua_file=, lua_line=, other_lua_file=, other_lua_line=, cta={x, y, z}, warp=, role=, count=}`; severity is "error" or "lint". The other line is that of the earlier access. One hazard for each rule and pair of lines, `count` times seen
+---@field hazards table[] `{rule=, severity=, message=, ptx_line=, lua_file=, lua_line=, other_lua_file=, other_lua_line=, cta={x, y, z}, warp=, role=, count=}`; severity is "error" or "lint". The other line is that of the earlier access. One hazard for each rule and pair of lines, `count` times seen. Lints of the recording, which `k:info()` lists too, have neither PTX line nor warp
 ---@field counters table Instructions, bytes by space, MMA flops, `seconds`
 ---@field output string What the kernel printed
 ---@field trace_text string? The trace that `trace` writes, of a run with `trace = true`

@@ -143,7 +143,7 @@ struct emu_where emu_where_waiting(const struct emu_split *split)
 void emu_cause(struct emu_causes *causes, const char *kind, const char *fix, const char *format,
 	       ...)
 {
-	const char *hint = emu_hint_for(causes->grid, kind);
+	const struct emu_hint *hint = emu_hint_for(causes->grid, kind, NULL, NULL);
 	char cause[EMU_CAUSE_BYTES / 2];
 	va_list arguments;
 	int count;
@@ -158,7 +158,7 @@ void emu_cause(struct emu_causes *causes, const char *kind, const char *fix, con
 	vsnprintf(cause, sizeof cause, format, arguments);
 	va_end(arguments);
 	count = snprintf(causes->text + causes->used, sizeof causes->text - causes->used,
-			 "\n    likely: %s\n    fix: %s", cause, hint ? hint : fix);
+			 "\n    likely: %s\n    fix: %s", cause, hint ? hint->text : fix);
 	if (count > 0 && (size_t)count < sizeof causes->text - causes->used)
 		causes->used += (size_t)count;
 }

@@ -36,13 +36,31 @@ const char *emu_role_of(const struct emu_grid *grid, int warp)
 	return role ? role->name : NULL;
 }
 
-const char *emu_hint_for(const struct emu_grid *grid, const char *rule)
+/* A hint without a file is for every line. */
+static bool is_of_line(const struct emu_grid *grid, const char *file, uint32_t line,
+		       const struct emu_ins *ins)
+{
+	const char *source;
+	uint32_t at;
+
+	if (!file)
+		return true;
+	emu_source_of(grid, ins, &source, &at);
+	return source && at == line && !strcmp(source, file);
+}
+
+const struct emu_hint *emu_hint_for(const struct emu_grid *grid, const char *rule,
+				    const struct emu_ins *ins, const struct emu_ins *other)
 {
 	const struct emu_launch *launch = grid->launch;
 
-	for (int i = 0; launch->hints && i < launch->hint_count; i++)
-		if (!strcmp(launch->hints[i].rule, rule))
-			return launch->hints[i].text;
+	for (int i = 0; launch->hints && i < launch->hint_count; i++) {
+		const struct emu_hint *hint = &launch->hints[i];
+
+		if (!strcmp(hint->rule, rule) && is_of_line(grid, hint->file, hint->line, ins) &&
+		    is_of_line(grid, hint->other_file, hint->other_line, other))
+			return hint;
+	}
 	return NULL;
 }
 

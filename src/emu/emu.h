@@ -164,9 +164,16 @@ struct emu_symbol {
 	const char *note; /* mbarriers: who arrives; NULL if unknown */
 };
 
-/* How the writer of the PTX calls what mends a hazard of a rule. */
+/*
+ * How the writer of the PTX calls what mends a hazard of a rule: the first one that fits.  One with
+ * a file is for hazards of that line of it, one with another file for those whose earlier access is
+ * of that line.
+ */
 struct emu_hint {
 	const char *rule, *text;
+	const char *file, *other_file;
+	uint32_t line, other_line;
+	bool consequence; /* the cause is another than the rule's: what mends that does not help */
 };
 
 struct emu_source_line {

@@ -118,15 +118,18 @@ static const struct emu_site *site_at(const struct emu_hazards *h, uint32_t site
 	return site ? &h->sites[site - 1] : NULL;
 }
 
-static void say_rule(struct text *text, const struct emu_grid *grid, const struct rule *rule)
+static void say_rule(struct text *text, const struct emu_grid *grid, const struct rule *rule,
+		     const struct emu_ins *ins, const struct emu_ins *other)
 {
-	const char *hint = emu_hint_for(grid, rule->name);
+	const struct emu_hint *hint = emu_hint_for(grid, rule->name, ins, other);
 
 	say(text, "\n    %s (%s)\n    fix: ", rule->text, rule->section);
-	if (hint)
-		say(text, "%s (in PTX: %s)", hint, rule->fix);
-	else
+	if (!hint)
 		say(text, "%s", rule->fix);
+	else if (hint->consequence)
+		say(text, "%s", hint->text);
+	else
+		say(text, "%s (in PTX: %s)", hint->text, rule->fix);
 }
 
 static struct emu_where where_of(const struct emu_access *access)
@@ -306,7 +309,7 @@ static void report(struct emu_access *access, const struct rule *rule,
 		say(&text, ", ");
 		say_line(&text, grid, site->ins);
 	}
-	say_rule(&text, grid, rule);
+	say_rule(&text, grid, rule, where.ins, site ? site->ins : NULL);
 	emu_hazard_at(&where, rule->severity, rule->name, site ? site->ins : NULL, text.at);
 }
 
@@ -350,7 +353,7 @@ void emu_report_undefined(struct emu_access *access, const struct emu_spot *spot
 	say_lane(&text, access->lane);
 	say(&text, ", ");
 	say_line(&text, grid, where.ins);
-	say_rule(&text, grid, rule);
+	say_rule(&text, grid, rule, where.ins, NULL);
 	emu_hazard_at(&where, rule->severity, rule->name, NULL, text.at);
 }
 
@@ -371,6 +374,6 @@ void emu_report_rule(const struct emu_where *where, enum emu_rule id, const stru
 	say_warp(&text, where->grid, where->cta, where->warp);
 	say(&text, ", ");
 	say_line(&text, where->grid, where->ins);
-	say_rule(&text, where->grid, rule);
+	say_rule(&text, where->grid, rule, where->ins, other);
 	emu_hazard_at(where, rule->severity, rule->name, other, text.at);
 }

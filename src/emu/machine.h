@@ -187,8 +187,10 @@ const struct emu_symbol *emu_symbol_after(const struct emu_grid *grid,
 					  uint32_t address, uint32_t *offset);
 /* The name of a warp of every CTA, NULL if it has none. */
 const char *emu_role_of(const struct emu_grid *grid, int warp);
-/* NULL where the launch has none for the rule. */
-const char *emu_hint_for(const struct emu_grid *grid, const char *rule);
+/* NULL where the launch has none for the rule and the lines; `other`: of the earlier access, NULL:
+ * none. */
+const struct emu_hint *emu_hint_for(const struct emu_grid *grid, const char *rule,
+				    const struct emu_ins *ins, const struct emu_ins *other);
 /* Both as snprintf: "CTA (0,0,0) warp 1 (role 'mma')" and "PTX line 60 (gemm.lua:18)". */
 int emu_describe_warp(const struct emu_grid *grid, const uint32_t cta[3], int warp, char *text,
 		      size_t size);

@@ -139,7 +139,7 @@ static void add_hazard(const struct emu_where *where, enum emu_severity severity
 static void report(const struct emu_where *where, enum emu_severity severity, const char *rule,
 		   const char *format, va_list arguments)
 {
-	const char *hint = emu_hint_for(where->grid, rule);
+	const struct emu_hint *hint = emu_hint_for(where->grid, rule, where->ins, NULL);
 	char *text = malloc(MAX_MESSAGE);
 	int used = 0;
 
@@ -156,7 +156,7 @@ static void report(const struct emu_where *where, enum emu_severity severity, co
 		if (hint) {
 			size_t length = strlen(text);
 
-			snprintf(text + length, MAX_MESSAGE - length, "\n    fix: %s", hint);
+			snprintf(text + length, MAX_MESSAGE - length, "\n    fix: %s", hint->text);
 		}
 	}
 	if (!where->grid->stopped || severity != EMU_ERROR)

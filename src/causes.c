@@ -1,0 +1,229 @@
+/*
+ * What the emulator's reports say of this kernel: where a hazard of two lines follows from a call
+ * that is missing between two others, these and their lines.
+ */
+#include "lower.h"
+#include "verify.h"
+
+#include <string.h>
+
+#define MOST_HINTS 256 /* in a program; what is beyond gets the hints of all programs */
+
+/* Stores of a role to SMEM that no commit_smem has followed. */
+struct uncommitted {
+	struct uncommitted *next;
+	const struct op *store;
+	const struct role *role;
+};
+
+struct causes {
+	struct compilation *c;
+	struct program_hint *hints;
+	int count;
+	struct uncommitted *stores;
+	struct ptrvec waits; /* struct site *: wait_smem_to_gmem */
+};
+
+static void add(struct causes *n, const char *rule, bool consequence, const struct op *at,
+		const struct op *other, const char *text)
+{
+	struct arena *a = n->c->arena;
+	struct program_hint hint = {.rule = rule, .consequence = consequence};
+
+	if (at && at->pos.file) {
+		hint.file = at->pos.file;
+		hint.line = (uint32_t)at->pos.line;
+	}
+	if (other && other->pos.file) {
+		hint.other_file = other->pos.file;
+		hint.other_line = (uint32_t)other->pos.line;
+	}
+	for (int i = 0; i < n->count; i++)
+		if (n->hints[i].line == hint.line && n->hints[i].other_line == hint.other_line &&
+		    strcmp(n->hints[i].rule, rule) == 0)
+			return;
+	if (n->count == MOST_HINTS || (!hint.file && !hint.other_file))
+		return;
+	hint.text = tc_arena_strdup(a, text);
+	hint.file = hint.file ? tc_arena_strdup(a, hint.file) : NULL;
+	hint.other_file = hint.other_file ? tc_arena_strdup(a, hint.other_file) : NULL;
+	n->hints[n->count++] = hint;
+}
+
+/* "tc.copy_smem_to_gmem (line 12)" */
+static const char *call_at(struct kern *k, const char *call, const struct op *o)
+{
+	return tc_arena_printf(&k->arena, "%s (%s)", call, tc_pos_text(k, o->pos));
+}
+
+/* ---- stores that nothing hands over -------------------------------------------------------- */
+
+static bool shares_storage(const struct alloc *a, const struct alloc *b)
+{
+	return a == b || (a->alias && a->alias == b->alias);
+}
+
+static void forget_stores(struct causes *n, const struct role *role)
+{
+	struct uncommitted **at = &n->stores;
+
+	while (*at)
+		if ((*at)->role == role)
+			*at = (*at)->next;
+		else
+			at = &(*at)->next;
+}
+
+static void keep_store(struct causes *n, const struct site *site)
+{
+	struct uncommitted *u = tc_arena_alloc(n->c->arena, sizeof *u);
+
+	*u = (struct uncommitted){n->stores, site->op, site->role};
+	n->stores = u;
+}
+
+/*
+ * The reader, which the leader issues, may begin before other warps of the role have stored: what
+ * they then write is written while it reads, or not there yet.
+ */
+static void look_at_reader(struct causes *n, const struct site *site, const struct ref *r,
+			   const char *call, const char *in_flight)
+{
+	struct kern *k = n->c->kern;
+
+	if (!r || r->alloc->space != SP_SMEM)
+		return;
+	for (const struct uncommitted *u = n->stores; u; u = u->next) {
+		const struct op *store = u->store;
+		const char *text;
+
+		if (u->role != site->role || !shares_storage(store->u.store.ref->alloc, r->alloc))
+			continue;
+		text = tc_arena_printf(&k->arena, "tc.commit_smem() between %s and %s",
+				       call_at(k, "ref:store", store), call_at(k, call, site->op));
+		add(n, in_flight, true, store, site->op, text);
+		add(n, "proxy-fence", false, site->op, store, text);
+		add(n, "shared-race", false, site->op, store, text);
+		add(n, "undefined-shared", true, site->op, NULL, text);
+	}
+}
+
+/* ---- copies to GMEM ---------------------------------------------------------------------------
+ */
+
+/* The role waits, and for fewer copies than it takes; or nowhere. */
+static void look_at_store(struct causes *n, const struct site *site)
+{
+	struct kern *k = n->c->kern;
+	const char *copy = call_at(k, "tc.copy_smem_to_gmem", site->op), *text;
+	const struct op *wait = NULL;
+
+	for (int i = 0; i < n->waits.count; i++) {
+		const struct site *w = n->waits.item[i];
+
+		if (w->role == site->role && (!wait || w->op->u.wait_smem.n > wait->u.wait_smem.n))
+			wait = w->op;
+	}
+	if (!wait)
+		text = tc_arena_printf(&k->arena,
+				       "tc.wait_smem_to_gmem(n) between %s and the next write to "
+				       "its SMEM, by the role that copies: it waits nowhere",
+				       copy);
+	else if (wait->u.wait_smem.n > 0)
+		text = tc_arena_printf(
+			&k->arena,
+			"a smaller n, or more slots of SMEM: of the groups of %s, %s "
+			"lets %d go on reading",
+			copy, call_at(k, "tc.wait_smem_to_gmem", wait), wait->u.wait_smem.n);
+	else
+		text = tc_arena_printf(
+			&k->arena,
+			"%s between %s and the next write to its SMEM; where another "
+			"role writes, tc.barrier_arrive(b) behind it and "
+			"tc.barrier_wait(b) there",
+			call_at(k, "tc.wait_smem_to_gmem(0)", wait), copy);
+	add(n, "bulk-read-not-awaited", false, NULL, site->op, text);
+}
+
+/* ---- copies from GMEM -------------------------------------------------------------------------
+ */
+
+static void look_at_load(struct causes *n, const struct op *o)
+{
+	struct kern *k = n->c->kern;
+	const struct ref *src = o->u.copy.src;
+	const char *at = "";
+
+	for (int i = 0; i < src->alloc->rank; i++)
+		at = tc_arena_printf(&k->arena, "%s%s%s", at, i ? ", " : "",
+				     src->start[i] ? tc_val_text(k, src->start[i]) : "0");
+	add(n, "boxes-outside", false, o, NULL,
+	    tc_arena_printf(
+		    &k->arena,
+		    "other indices: it copies %s of %s from (%s) on; ref:tile(index, shape) "
+		    "counts tiles, ref:at elements",
+		    tc_shape_text(k, src), tc_ref_text(k, tc_ref_whole(k, src->alloc)), at));
+}
+
+/* ---- all
+ * ----------------------------------------------------------------------------------------- */
+
+static void collect_waits(void *arg, const struct site *site)
+{
+	struct causes *n = arg;
+	struct site *copy;
+
+	if (site->op->kind != OP_WAIT_SMEM_TO_GMEM)
+		return;
+	copy = tc_arena_alloc(n->c->arena, sizeof *copy);
+	*copy = *site;
+	mi_push(n->c->arena, &n->waits, copy);
+}
+
+static void look_at(void *arg, const struct site *site)
+{
+	struct causes *n = arg;
+	const struct op *o = site->op;
+	const char *mma = n->c->target->tmem_columns ? "mma-not-awaited" : "wgmma-not-awaited";
+
+	switch (o->kind) {
+	case OP_STORE:
+		if (o->u.store.ref->alloc->space == SP_SMEM)
+			keep_store(n, site);
+		break;
+	case OP_COMMIT_SMEM:
+		forget_stores(n, site->role);
+		break;
+	case OP_COPY_SMEM_TO_GMEM:
+		look_at_reader(n, site, o->u.copy.src, "tc.copy_smem_to_gmem",
+			       "bulk-read-not-awaited");
+		look_at_store(n, site);
+		break;
+	case OP_COPY_GMEM_TO_SMEM:
+		look_at_load(n, o);
+		break;
+	case OP_MMA:
+		look_at_reader(n, site, o->u.mma.a, "tc.mma", mma);
+		look_at_reader(n, site, o->u.mma.b, "tc.mma", mma);
+		break;
+	case OP_ASYNC_COPY_SMEM_TO_TMEM:
+	case OP_ASYNC_COPY_SCALES_TO_TMEM:
+	case OP_ASYNC_COPY_SPARSE_METADATA_TO_TMEM:
+		look_at_reader(n, site, o->u.tmem_copy.src,
+			       tc_join(n->c->kern, "tc.", tc_op_name(o)), mma);
+		break;
+	default:
+		break;
+	}
+}
+
+void tc_program_causes(struct compilation *c)
+{
+	struct causes n = {.c = c};
+
+	n.hints = tc_arena_alloc(c->arena, sizeof *n.hints * MOST_HINTS);
+	tc_verify_walk(c->kern, collect_waits, &n);
+	tc_verify_walk(c->kern, look_at, &n);
+	c->program->hints = n.hints;
+	c->program->hint_count = n.count;
+}
