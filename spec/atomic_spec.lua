@@ -221,6 +221,66 @@ describe("An atomic update", function()
     assert.are.equal(0, hazards(false))
   end)
 
+  it("that another CTA reads too early is named, with what orders the two", function()
+    local function report(ordered)
+      local kernel = tc.kernel{
+        name = "early", args = { tc.gmem({ 16, 64 }, tc.int32), tc.gmem({ 1 }, tc.int32), tc.gmem({ 16, 64 }, tc.int32) },
+        grid = { 2 }, grid_names = { "x" },
+        body = function(sums, sem, out)
+          tc.when(tc.axis_index "x":eq(0), function()
+            tc.atomic_add(sums, 3)
+            tc.semaphore_signal(sem[0])
+          end, function()
+            if ordered then tc.semaphore_wait(sem[0]) end
+            out:store(sums:load())
+          end)
+        end,
+      }
+      local out = tc.zeros({ 16, 64 }, tc.int32)
+      return kernel:emulate({ target = "sm_100a", mode = "check" }, tc.zeros({ 16, 64 }, tc.int32),
+        tc.zeros({ 1 }, tc.int32), out), out
+    end
+    local early = report(false)
+    assert.are.equal("weak-read-of-atomic", early.hazards[1].rule)
+    assert.is_truthy(early.hazards[1].message:find("tc.semaphore_wait", 1, true))
+    local clean, out = report(true)
+    assert.are.equal(0, #clean.hazards)
+    assert.are.equal(3, out:get(15, 63))
+  end)
+
+  it("before a copy of its SMEM wants tc.commit_smem", function()
+    local function report(commits)
+      local kernel = tc.kernel{
+        name = "commit", args = { tc.gmem({ 16, 64 }, tc.float32) },
+        body = function(out)
+          local tile = tc.smem({ 16, 64 }, tc.float32)
+          tile:store(tc.full({ 16, 64 }, 1, tc.float32))
+          tc.atomic_add(tile, 2)
+          if commits then tc.commit_smem() end
+          tc.copy_smem_to_gmem(tile, out)
+          tc.wait_smem_to_gmem(0)
+        end,
+      }
+      return kernel:emulate({ target = "sm_90a", mode = "check" }, tc.zeros({ 16, 64 }, tc.float32)).hazards
+    end
+    assert.are.equal("proxy-fence", report(false)[1].rule)
+    assert.are.equal(0, #report(true))
+  end)
+
+  it("beyond its array is refused by the emulator", function()
+    local kernel = tc.kernel{
+      name = "beyond", args = { tc.gmem({ 3, 16, 64 }, tc.float32) }, grid = { 3 }, grid_names = { "x" },
+      body = function(out)
+        local ring = tc.smem({ 2, 16, 64 }, tc.float32, { name = "ring" })
+        for slot = 0, 1 do ring[slot]:store(tc.full({ 16, 64 }, 0, tc.float32)) end
+        tc.atomic_add(ring[tc.axis_index "x"], 1)
+        out[tc.axis_index "x"]:store(ring[0]:load())
+      end,
+    }
+    local report = kernel:emulate({ target = "sm_100a" }, tc.zeros({ 3, 16, 64 }, tc.float32))
+    assert.is_truthy(report.hazards[1].message:find('dimension 0 of "ring"', 1, true))
+  end)
+
   it("of SMEM without an order between two roles' store and update is a race", function()
     local kernel = tc.kernel{
       name = "race", args = { tc.gmem({ 16, 64 }, tc.float32) },

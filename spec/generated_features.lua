@@ -179,6 +179,7 @@ function M.draw(target, index, seed)
    draw_cluster(o, random)
    draw_wording(o, random)
    fit(o)
+   if o.store == "gmem" and index % 2 == 1 then o.store = "atomic" end -- added to zeros
    return o
 end
 

@@ -158,6 +158,8 @@ local function epilogue(o)
    local value = (o.integer or o.out == "f32") and "x" or ('x:astype "%s"'):format(o.out)
    if o.store == "gmem" then
       add(("out:tile({ m, column }, { TM, PIECE }):store(%s)"):format(value))
+   elseif o.store == "atomic" then
+      add(("tc.atomic_add(out:tile({ m, column }, { TM, PIECE }), %s)"):format(value))
    else
       -- Tiles that follow each other begin with buffer 0: with an odd number of pieces it was the last one, too.
       local loop = o.form == "persistent" or o.form == "double"
@@ -343,7 +345,8 @@ local function inputs(o)
    for i, name in ipairs(all_arguments(o)) do
       local dtype, shape = dtype_of(o, name), shapes[name](o)
       if name == "out" then
-         lines[#lines + 1] = ('   arrays[%d] = tc.full({ %s }, 77, "%s")'):format(i, shape, dtype)
+         lines[#lines + 1] = ('   arrays[%d] = tc.full({ %s }, %d, "%s")'):format(i, shape,
+            o.store == "atomic" and 0 or 77, dtype)
       else
          local low, high = math.max(range[1], dtype == "u8" and 0 or range[1]), range[2]
          lines[#lines + 1] = ('   arrays[%d] = random and tc.randn({ %s }, "%s", { seed = random + %d })\n' ..
