@@ -167,7 +167,7 @@ static bool room_for_site(struct emu_hazards *h)
 }
 
 /* 1 + index; 0, which names nobody, without memory. */
-uint32_t emu_site_of(struct emu_order *order)
+static uint32_t site_of(struct emu_order *order)
 {
 	struct emu_hazards *h = order->hazards;
 	const struct emu_warp *warp = order->warp;
@@ -193,6 +193,16 @@ uint32_t emu_site_of(struct emu_order *order)
 	memcpy(site->cta, warp->cta->id, sizeof site->cta);
 	h->site_table[at] = h->site_count;
 	return h->site_count;
+}
+
+uint32_t emu_site_found(struct emu_order *order)
+{
+	const struct emu_ins *ins = order->warp->ins;
+	uint32_t slot = (uint32_t)((uintptr_t)ins / sizeof *ins) % EMU_RECENT_SITES;
+
+	order->recent[slot].ins = ins;
+	order->recent[slot].site = site_of(order);
+	return order->recent[slot].site;
 }
 
 /* ---- the state of a cluster ----------------------------------------------------------- */

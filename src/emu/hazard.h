@@ -76,6 +76,10 @@ struct emu_moment {
 struct emu_pending;
 struct emu_taint;
 
+enum {
+	EMU_RECENT_SITES = 32
+};
+
 struct emu_order {
 	struct emu_warp *warp;
 	struct emu_hazards *hazards;
@@ -96,6 +100,10 @@ struct emu_order {
 	struct emu_clocks missed; /* what a scope that is too narrow has not brought */
 	struct emu_pending *pending;
 	struct emu_taint *taint;
+	struct {
+		const struct emu_ins *ins;
+		uint32_t site;
+	} recent[EMU_RECENT_SITES]; /* sites that were asked for last */
 	/* Of the first warp of a group: the last wgmma that was looked at, and what its warp knew.
 	 */
 	uint64_t wgmma_seen;
@@ -200,6 +208,7 @@ struct emu_access {
 	uint8_t lane_bytes;  /* the bytes belong to lanes from `lane` on, so many to each; 0: to one
 			      */
 	uint32_t same_lanes; /* those of which `same` is true, where there are many */
+	const struct emu_stored *stored; /* that tells them; NULL: they are known */
 	bool write;
 	bool atomic;           /* does not race with its like */
 	bool defined;          /* it reads: bytes that nobody has written are reported */
@@ -248,9 +257,25 @@ void emu_access_tmem_lanes(struct emu_access *access, struct emu_cta *cta, uint3
 /* Columns that nobody has touched. */
 void emu_access_tmem_fresh(struct emu_cta *cta, uint32_t column, uint32_t columns);
 
-/* A load, store or atomic; the lanes of `same` store what is there already. */
+/* A store: threads that store what is there already do not race with the one that stored it. */
+struct emu_stored {
+	uint32_t mask, size; /* bytes of a lane */
+	uint8_t *run;        /* where lane 0 stores and the others behind it; NULL: at `at` */
+	uint8_t *const *at;
+	uint8_t before[EMU_LANES * EMU_MAX_ACCESS];
+};
+/* Before the store: what is there. */
+void emu_watch_keep(struct emu_stored *stored);
+/* Lanes that have stored what was there. */
+uint32_t emu_stored_same(const struct emu_stored *stored);
+
+/* A load, store or atomic; `stored` of a store that has been done, else NULL. */
 void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uint64_t *address,
-		     uint32_t mask, uint32_t same, uint32_t size, enum emu_access_kind kind);
+		     uint32_t mask, const struct emu_stored *stored, uint32_t size,
+		     enum emu_access_kind kind);
+/* The same of all lanes of a warp, each `size` bytes behind the one before it; weak. */
+void emu_watch_run(struct emu_warp *warp, const struct emu_ins *ins, uint64_t address,
+		   const struct emu_stored *stored, uint32_t size, enum emu_access_kind kind);
 /* Stores of lanes to a space are about to change memory. */
 void emu_watch_before_write(struct emu_warp *warp, enum emu_space space, const uint64_t *address,
 			    uint32_t mask, uint32_t size);
@@ -501,8 +526,16 @@ static inline uint32_t emu_clock_at(const struct emu_clock *clock, uint16_t who)
 /* Its number; 0, for which nothing is checked, when there are too many. */
 uint16_t emu_add_actor(struct emu_hazards *hazards, struct emu_actor actor);
 void emu_operands_free(struct emu_hazards *hazards);
-/* The site of the running instruction of the warp. */
-uint32_t emu_site_of(struct emu_order *order);
+uint32_t emu_site_found(struct emu_order *order);
+
+/* The site of the running instruction of the warp: 1 + index; 0 without memory. */
+static inline uint32_t emu_site_of(struct emu_order *order)
+{
+	const struct emu_ins *ins = order->warp->ins;
+	uint32_t slot = (uint32_t)((uintptr_t)ins / sizeof *ins) % EMU_RECENT_SITES;
+
+	return order->recent[slot].ins == ins ? order->recent[slot].site : emu_site_found(order);
+}
 /* Cells of [number * EMU_PAGE_BYTES, + EMU_PAGE_BYTES); NULL when there is no memory. */
 struct emu_page *emu_page_of(struct emu_hazards *hazards, uint64_t number);
 

@@ -185,6 +185,7 @@ uint8_t *emu_resolve_run(struct emu_warp *warp, const struct emu_ins *ins, int i
 	offset = bases.first - window.base;
 	if (window.size < all || offset > window.size - all || bases.first & (size - 1))
 		return NULL;
+	lanes->address[0] = bases.first;
 	return window.host + offset;
 }
 
@@ -245,6 +246,22 @@ static bool resolve(struct emu_warp *warp, const struct emu_ins *ins, int i, uin
 	       resolve_each(warp, ins, i, mask, size, kind, lanes);
 }
 
+static void addresses(const struct emu_warp *warp, const struct emu_operand *operand,
+		      uint64_t *address)
+{
+	struct bases bases;
+	bool varies = take_bases(warp, operand, 0, &bases);
+	const uint64_t *wide = bases.wide, displacement = bases.displacement;
+	const uint32_t *narrow = bases.narrow;
+
+	for (int l = 0; !varies && l < EMU_LANES; l++)
+		address[l] = bases.first;
+	for (int l = 0; wide && l < EMU_LANES; l++)
+		address[l] = wide[l] + displacement;
+	for (int l = 0; narrow && l < EMU_LANES; l++)
+		address[l] = (uint32_t)(narrow[l] + (uint32_t)displacement);
+}
+
 bool emu_resolve(struct emu_warp *warp, const struct emu_ins *ins, int i, uint32_t mask,
 		 uint32_t size, enum emu_access_kind kind, struct emu_lanes *lanes)
 {
@@ -252,12 +269,9 @@ bool emu_resolve(struct emu_warp *warp, const struct emu_ins *ins, int i, uint32
 		return false;
 	if (!warp->order)
 		return true;
-	EMU_FOR_LANES(l, mask)
-	{
-		lanes->address[l] = emu_address(warp, &ins->operands[i], (int)l);
-	}
+	addresses(warp, &ins->operands[i], lanes->address);
 	if (kind != EMU_WRITE && !of_each_lane(ins))
-		emu_watch_lanes(warp, ins, lanes->address, mask, 0, size, kind);
+		emu_watch_lanes(warp, ins, lanes->address, mask, NULL, size, kind);
 	return true;
 }
 

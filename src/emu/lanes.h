@@ -6,7 +6,8 @@
 
 struct emu_lanes {
 	uint8_t *at[EMU_LANES];      /* of inactive lanes: as of the first active one */
-	uint64_t address[EMU_LANES]; /* as active lanes give them; check and random mode alone */
+	uint64_t address[EMU_LANES]; /* as active lanes give them; check and random mode alone,
+					of a run the first */
 	enum emu_space space;        /* where the first active lane points */
 	bool same;                   /* all lanes point to one place, by no register */
 };

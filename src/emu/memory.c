@@ -123,6 +123,29 @@ static void load_element(struct emu_warp *warp, enum emu_type type, const struct
 	}
 }
 
+/* Strong accesses of lanes synchronise one by one. */
+static bool may_run(const struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	return ins->variant && mask == EMU_FULL && (!warp->order || !ins->semantics);
+}
+
+static void one_place(struct emu_lanes *lanes)
+{
+	for (int l = 1; l < EMU_LANES; l++)
+		lanes->address[l] = lanes->address[0];
+}
+
+static void watch_load(struct emu_warp *warp, const struct emu_ins *ins, struct emu_lanes *lanes,
+		       uint32_t size)
+{
+	if (!lanes->same) {
+		emu_watch_run(warp, ins, lanes->address[0], NULL, size, EMU_READ);
+		return;
+	}
+	one_place(lanes);
+	emu_watch_lanes(warp, ins, lanes->address, EMU_FULL, NULL, size, EMU_READ);
+}
+
 enum emu_step emu_load(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	uint32_t size = emu_types[ins->type].bits / 8u, count = ins->count;
@@ -130,8 +153,10 @@ enum emu_step emu_load(struct emu_warp *warp, const struct emu_ins *ins, uint32_
 	struct emu_lanes lanes;
 	const uint8_t *run;
 
-	if (ins->variant && mask == EMU_FULL && !warp->order &&
+	if (may_run(warp, ins, mask) &&
 	    (run = emu_resolve_run(warp, ins, 1, size * count, EMU_READ, &lanes))) {
+		if (warp->order)
+			watch_load(warp, ins, &lanes, size * count);
 		(lanes.same ? emu_load_same : emu_load_run)(warp, ins, run);
 		emu_count_bytes(warp, lanes.space, bytes, false);
 		return EMU_NEXT;
@@ -204,27 +229,54 @@ static void store_elements(struct emu_warp *warp, const struct emu_ins *ins, uin
 			      i * (uint32_t)bits / 8, mask, lanes);
 }
 
-/* Threads that store what is there already do not race with the one that stored it. */
 static void store_watched(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
 			  const struct emu_lanes *lanes)
 {
-	uint32_t size = emu_types[ins->type].bits / 8u * ins->count, same = 0;
-	uint8_t before[EMU_LANES][EMU_MAX_ACCESS];
+	struct emu_stored stored;
 
-	EMU_FOR_LANES(l, mask)
-	{
-		memcpy(before[l], lanes->at[l], size);
-	}
+	stored.mask = mask;
+	stored.size = emu_types[ins->type].bits / 8u * ins->count;
+	stored.run = NULL;
+	stored.at = lanes->at;
+	emu_watch_keep(&stored);
 	if (warp->grid->between)
 		emu_watch_before_write(warp, (enum emu_space)ins->space, lanes->address, mask,
-				       size);
+				       stored.size);
 	store_elements(warp, ins, mask, lanes);
-	EMU_FOR_LANES(l, mask)
-	{
-		if (!memcmp(before[l], lanes->at[l], size))
-			same |= 1u << l;
+	emu_watch_lanes(warp, ins, lanes->address, mask, &stored, stored.size, EMU_WRITE);
+}
+
+static void store_run(struct emu_warp *warp, const struct emu_ins *ins, struct emu_lanes *lanes,
+		      uint8_t *run)
+{
+	struct emu_stored stored;
+
+	if (!warp->order) {
+		emu_store_run(warp, ins, run);
+		return;
 	}
-	emu_watch_lanes(warp, ins, lanes->address, mask, same, size, EMU_WRITE);
+	stored.mask = EMU_FULL;
+	stored.size = emu_types[ins->type].bits / 8u * ins->count;
+	stored.run = run;
+	emu_watch_keep(&stored);
+	if (warp->grid->between)
+		emu_watch_before_write(warp, (enum emu_space)ins->space, lanes->address, 1,
+				       EMU_LANES * stored.size);
+	emu_store_run(warp, ins, run);
+	emu_watch_run(warp, ins, lanes->address[0], &stored, stored.size, EMU_WRITE);
+}
+
+static void store_last(struct emu_warp *warp, const struct emu_ins *ins, struct emu_lanes *lanes,
+		       uint8_t *to)
+{
+	if (!warp->order) {
+		emu_store_last(warp, ins, to);
+		return;
+	}
+	one_place(lanes);
+	for (int l = 0; l < EMU_LANES; l++)
+		lanes->at[l] = to;
+	store_watched(warp, ins, EMU_FULL, lanes);
 }
 
 enum emu_step emu_store(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
@@ -233,14 +285,14 @@ enum emu_step emu_store(struct emu_warp *warp, const struct emu_ins *ins, uint32
 	struct emu_lanes lanes;
 	uint8_t *run = NULL;
 
-	if (ins->variant && mask == EMU_FULL && !warp->order)
+	if (may_run(warp, ins, mask))
 		run = emu_resolve_run(warp, ins, 0, size, EMU_WRITE, &lanes);
 	if (!run && !emu_resolve(warp, ins, 0, mask, size, EMU_WRITE, &lanes))
 		return EMU_STOPPED;
 	if (run && lanes.same)
-		emu_store_last(warp, ins, run);
+		store_last(warp, ins, &lanes, run);
 	else if (run)
-		emu_store_run(warp, ins, run);
+		store_run(warp, ins, &lanes, run);
 	else if (warp->order && lanes.space != EMU_LOCAL)
 		store_watched(warp, ins, mask, &lanes);
 	else

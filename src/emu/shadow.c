@@ -112,22 +112,30 @@ static inline bool touch_units(struct emu_check *c, struct emu_block *block,
 	return emu_block_touch(c, block, units);
 }
 
+static void touch_cells(struct emu_check *c, struct emu_block *block, const struct part *part,
+			struct lookers *l)
+{
+	emu_access_same(c->access);
+	if (touch_units(c, block, part)) {
+		if (l->others)
+			look(c, l, part);
+		return;
+	}
+	l->cells = emu_block_cells(c->hazards, block);
+	if (!l->cells)
+		return;
+	look(c, l, part);
+	if (c->access->write && part->size == EMU_BLOCK_BYTES)
+		emu_block_written(c, block);
+}
+
 static inline void touch(struct emu_check *c, struct emu_block *block, const struct part *part,
 			 struct emu_between_check *others, struct emu_page *page)
 {
 	struct lookers l = {.others = others, .page = page};
 
-	if (touch_units(c, block, part)) {
-		if (others)
-			look(c, &l, part);
-		return;
-	}
-	l.cells = emu_block_cells(c->hazards, block);
-	if (!l.cells)
-		return;
-	look(c, &l, part);
-	if (c->access->write && part->size == EMU_BLOCK_BYTES)
-		emu_block_written(c, block);
+	if (others || !touch_units(c, block, part))
+		touch_cells(c, block, part, &l);
 }
 
 /* The part of the block at `address`; `left` bytes of the access are still to be touched. */

@@ -38,6 +38,19 @@ static inline uint8_t emu_atomic_scope(const struct emu_access *access)
 /* Atomic accesses whose scopes hold both sides do not race. */
 bool emu_both_atomic(const struct emu_check *check, uint8_t scope, uint16_t who);
 
+/* What lanes store that was there already, if that is still to be worked out. */
+static inline void emu_access_same(struct emu_access *access)
+{
+	uint32_t lanes;
+
+	if (!access->stored)
+		return;
+	access->same_lanes = emu_stored_same(access->stored);
+	lanes = access->lane_bytes ? access->stored->mask : 1u << access->lane;
+	access->same = !(lanes & ~access->same_lanes);
+	access->stored = NULL;
+}
+
 /* ---- cells (cells.c) ------------------------------------------------------------------ */
 
 /* `bytes` of a word; EMU_WHOLE_WORD of a cell that has no words, or of a column. */

@@ -1,5 +1,6 @@
 /* Accesses that instructions make: whose they are, and where. */
 #include "between.h"
+#include "shadow.h"
 
 /* ---- whose an access is ------------------------------------------------------------- */
 
@@ -44,6 +45,46 @@ struct emu_access emu_access_by(struct emu_order *order, enum emu_actor_kind act
 	if (actor == EMU_ACTOR_TMEM_STORE)
 		access.also = order->tmem_load;
 	return access;
+}
+
+/* ---- what stores change ------------------------------------------------------------------- */
+
+#define KEEP(bytes)                                                                                \
+	case bytes:                                                                                \
+		EMU_FOR_LANES(l, s->mask)                                                          \
+		{                                                                                  \
+			memcpy(s->before + l * bytes, s->at[l], bytes);                            \
+		}                                                                                  \
+		break;
+
+void emu_watch_keep(struct emu_stored *s)
+{
+	if (s->run) {
+		memcpy(s->before, s->run, EMU_LANES * s->size);
+		return;
+	}
+	switch (s->size) {
+		KEEP(1)
+		KEEP(2)
+		KEEP(4)
+		KEEP(8)
+		KEEP(16)
+		KEEP(32)
+	}
+}
+
+uint32_t emu_stored_same(const struct emu_stored *s)
+{
+	uint32_t same = 0;
+
+	EMU_FOR_LANES(l, s->mask)
+	{
+		const uint8_t *now = s->run ? s->run + l * s->size : s->at[l];
+
+		if (!memcmp(s->before + l * s->size, now, s->size))
+			same |= 1u << l;
+	}
+	return same;
 }
 
 /* ---- generic accesses --------------------------------------------------------------------- */
@@ -118,6 +159,17 @@ static void watch_lane(struct emu_access *access, const struct emu_ins *ins,
 	one(access, (enum emu_space)ins->space, address[lane], size, ins->semantics, kind);
 }
 
+static void watch_each(struct emu_access *access, const struct emu_ins *ins,
+		       const uint64_t *address, uint32_t mask, uint32_t size,
+		       enum emu_access_kind kind)
+{
+	emu_access_same(access);
+	EMU_FOR_LANES(lane, mask)
+	{
+		watch_lane(access, ins, address, lane, size, kind);
+	}
+}
+
 static void watch_block_of_lanes(struct emu_access *access, const struct emu_ins *ins,
 				 const uint64_t *address, const struct lanes_of_block *b,
 				 uint32_t size, enum emu_access_kind kind)
@@ -125,17 +177,14 @@ static void watch_block_of_lanes(struct emu_access *access, const struct emu_ins
 	enum emu_space space = (enum emu_space)ins->space;
 	uint64_t at = b->block * EMU_BLOCK_BYTES;
 
-	access->same = !(b->lanes & ~access->same_lanes);
 	if (b->lanes & (b->lanes - 1) && size >= 4) {
 		if (space == EMU_GENERIC)
 			space = emu_generic_space(&at);
+		access->same = false;
 		if (emu_access_spread(access, space, at, b->units, b->lane, b->many))
 			return;
 	}
-	EMU_FOR_LANES(lane, b->lanes)
-	{
-		watch_lane(access, ins, address, lane, size, kind);
-	}
+	watch_each(access, ins, address, b->lanes, size, kind);
 }
 
 /* `size` bytes of a lane do not reach into another block. */
@@ -171,21 +220,36 @@ static void watch_spread(struct emu_access *access, const struct emu_ins *ins,
 	watch_block_of_lanes(access, ins, address, &b, size, kind);
 }
 
-void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uint64_t *address,
-		     uint32_t mask, uint32_t same, uint32_t size, enum emu_access_kind kind)
+static struct emu_access access_of(struct emu_warp *warp, const struct emu_ins *ins,
+				   const struct emu_stored *stored, enum emu_access_kind kind)
 {
 	struct emu_access access =
 		emu_access_by_warp(warp->order, 0, kind, ins->semantics != EMU_WEAK);
-	uint32_t first = (uint32_t)emu_lowest(mask), count, lanes;
 
 	access.scope = ins->scope ? ins->scope : EMU_SCOPE_GPU;
-	access.same_lanes = same;
+	access.stored = stored;
+	return access;
+}
+
+void emu_watch_run(struct emu_warp *warp, const struct emu_ins *ins, uint64_t address,
+		   const struct emu_stored *stored, uint32_t size, enum emu_access_kind kind)
+{
+	struct emu_access access = access_of(warp, ins, stored, kind);
+
+	access.lane_bytes = (uint8_t)size;
+	one(&access, (enum emu_space)ins->space, address, EMU_LANES * size, EMU_WEAK, kind);
+}
+
+void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uint64_t *address,
+		     uint32_t mask, const struct emu_stored *stored, uint32_t size,
+		     enum emu_access_kind kind)
+{
+	struct emu_access access = access_of(warp, ins, stored, kind);
+	uint32_t first = (uint32_t)emu_lowest(mask), count, lanes;
+
 	/* Each strong access synchronises at its own place. */
 	if (ins->semantics) {
-		EMU_FOR_LANES(lane, mask)
-		{
-			watch_lane(&access, ins, address, lane, size, kind);
-		}
+		watch_each(&access, ins, address, mask, size, kind);
 		return;
 	}
 	count = lanes_in_row(address, mask, first, size);
@@ -196,7 +260,6 @@ void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uin
 	}
 	access.lane = (uint8_t)first;
 	access.lane_bytes = count > 1 ? (uint8_t)size : 0;
-	access.same = !(mask & ~same);
 	one(&access, (enum emu_space)ins->space, address[first], count * size, EMU_WEAK, kind);
 }
 
