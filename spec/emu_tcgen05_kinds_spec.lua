@@ -1,72 +1,16 @@
 -- The kinds of tcgen05.mma on the emulator: element types, packing, scale factors, sparsity, major-ness.
 -- Every value is a small number, so that results are exact.
 local tc = require "tcmma"
+local frame = require "tcgen05_frame"
 
 local BASE, A_AT, B_AT, S_AT = 0x400, 0, 16384, 28672 -- of the image in shared memory; S: scales or metadata
 
 -- Runs `body` in one thread and dumps lanes 0..127, columns 0..127 of tensor memory.
 local function text_of(body)
-  return ([[
-.version 8.8
-.target sm_100a
-.address_size 64
-.visible .entry k(.param .u64 image, .param .u64 out, .param .u64 a, .param .u64 b, .param .u64 s, .param .u32 idesc)
-{
- .reg .pred %p<8>; .reg .b32 %r<80>; .reg .b64 %rd<20>;
- .shared .align 1024 .b8 tile[32768];
- .shared .align 8 .b64 bars[2];
- .shared .align 4 .b32 slot;
- mov.u32 %r0, %tid.x;
- shr.u32 %r1, %r0, 5;
- mov.u32 %r3, tile;
- mov.u32 %r4, bars;
- mov.u32 %r5, slot;
- setp.eq.u32 %p0, %r1, 0;
- setp.eq.u32 %p1, %r0, 0;
- @%p1 mbarrier.init.shared::cta.b64 [%r4], 1;
- @%p1 mbarrier.init.shared::cta.b64 [%r4+8], 1;
- @%p0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r5], 512;
- bar.sync 0;
- ld.shared.b32 %r6, [slot];
- ld.param.u64 %rd0, [image];
- @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], 32768;
- @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r3], [%rd0], 32768, [%r4];
-loaded:
- mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4], 0;
- @!%p2 bra loaded;
- ld.param.u64 %rd1, [a];
- ld.param.u64 %rd2, [b];
- ld.param.u64 %rd4, [s];
- ld.param.u32 %r7, [idesc];
- add.u32 %r8, %r6, 256;
- add.u32 %r9, %r6, 384;
- @!%p1 bra issued;
- BODY
- tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r4+8];
-issued:
-done:
- mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4+8], 0;
- @!%p2 bra done;
- tcgen05.fence::after_thread_sync;
- ld.param.u64 %rd3, [out];
- mad.wide.u32 %rd3, %r0, 512, %rd3;
- shl.b32 %r11, %r1, 21;
- add.u32 %r11, %r11, %r6;
- mov.u32 %r10, 0;
-dump:
- tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r20,%r21,%r22,%r23}, [%r11];
- tcgen05.wait::ld.sync.aligned;
- st.global.v4.b32 [%rd3], {%r20,%r21,%r22,%r23};
- add.u64 %rd3, %rd3, 16;
- add.u32 %r11, %r11, 4;
- add.u32 %r10, %r10, 4;
- setp.lt.u32 %p4, %r10, 128;
- @%p4 bra dump;
- bar.sync 0;
- @%p0 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r6, 512;
- ret;
-}
-]]):gsub("BODY", function() return body end)
+  return frame.text { columns = 128, body = body,
+    parameters = ", .param .u64 a, .param .u64 b, .param .u64 s, .param .u32 idesc",
+    setup = "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd4, [s]; ld.param.u32 %r7, [idesc];"
+      .. " add.u32 %r8, %r6, 256; add.u32 %r9, %r6, 384;" }
 end
 
 -- A descriptor may have bit 63 set: its 8 bytes.

@@ -1,58 +1,13 @@
 -- tcgen05.cp of the shapes and formats that few kernels use, tcgen05.shift, tcgen05.ld.red, and operands of K = 96 that
 -- go on in a second buffer.  Where each byte goes is written out here from the instruction set.
 local tc = require "tcmma"
+local frame = require "tcgen05_frame"
 
 local BASE = 0x400 -- of the first shared variable
 
 -- Runs `body` in thread 0 over an image in shared memory, then dumps the first `columns` columns of every lane.
 local function text_of(o)
-  return ([[
-.version 8.8
-.target TARGET
-.address_size 64
-.visible .entry k(.param .u64 image, .param .u64 out)
-{
- .reg .pred %p<8>; .reg .b32 %r<80>; .reg .b64 %rd<20>;
- .shared .align 1024 .b8 tile[BYTES];
- .shared .align 8 .b64 bars[2];
- .shared .align 4 .b32 slot;
- mov.u32 %r0, %tid.x; shr.u32 %r1, %r0, 5; mov.u32 %r3, tile; mov.u32 %r4, bars; mov.u32 %r5, slot;
- setp.eq.u32 %p0, %r1, 0; setp.eq.u32 %p1, %r0, 0;
- @%p1 mbarrier.init.shared::cta.b64 [%r4], 1;
- @%p1 mbarrier.init.shared::cta.b64 [%r4+8], 1;
- @%p0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r5], 512;
- bar.sync 0;
- ld.shared.b32 %r6, [slot];
- ld.param.u64 %rd0, [image];
- @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], BYTES;
- @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r3], [%rd0], BYTES, [%r4];
-loaded:
- mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4], 0;
- @!%p2 bra loaded;
- @!%p1 bra issued;
- BODY
- tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r4+8];
-issued:
-done:
- mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4+8], 0;
- @!%p2 bra done;
- tcgen05.fence::after_thread_sync;
- ld.param.u64 %rd3, [out];
- mad.wide.u32 %rd3, %r0, 64, %rd3;
- shl.b32 %r11, %r1, 21; add.u32 %r11, %r11, %r6;
- tcgen05.ld.sync.aligned.32x32b.x16.b32
-  {%r20,%r21,%r22,%r23,%r24,%r25,%r26,%r27,%r28,%r29,%r30,%r31,%r32,%r33,%r34,%r35},
-  [%r11];
- tcgen05.wait::ld.sync.aligned;
- st.global.v4.b32 [%rd3], {%r20,%r21,%r22,%r23};
- st.global.v4.b32 [%rd3+16], {%r24,%r25,%r26,%r27};
- st.global.v4.b32 [%rd3+32], {%r28,%r29,%r30,%r31};
- st.global.v4.b32 [%rd3+48], {%r32,%r33,%r34,%r35};
- bar.sync 0;
- @%p0 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r6, 512;
- ret;
-}
-]]):gsub("%u%u%u%u+", { TARGET = o.target or "sm_100a", BYTES = tostring(o.bytes), BODY = o.body })
+  return frame.text { target = o.target, bytes = o.bytes, columns = 16, body = o.body }
 end
 
 local function descriptor(at, leading, stride, more)
@@ -64,7 +19,7 @@ local function constant(value) return ("0x%x"):format(value) end
 -- Lanes (from 0) of dumped cells (from 0).
 local function dump(o, image)
   local out = tc.zeros({ 128, 16 }, tc.i32)
-  local report = tc.ptx((text_of(o))):kernel("k"):emulate { block = { 128 }, mode = "check",
+  local report = tc.ptx(text_of(o)):kernel("k"):emulate { block = { 128 }, mode = "check",
     args = { tc.from_table(image, tc.u8), out } }
   assert.is_true(report.completed, tostring(report))
   local cells = {}

@@ -1,85 +1,16 @@
 -- tcgen05 on the emulator: where D lies for each shape, what the forms of ld and st move, which
 -- faults are reported.  Expected positions are the tables of the instruction set, written out here.
 local tc = require "tcmma"
+local frame = require "tcgen05_frame"
 
 local NAN = 0x7fc0dead -- what fresh tensor memory holds
 
--- A kernel that brings an image of shared memory in, runs `body` in one thread of the leader CTA,
--- waits for its commit and dumps the tensor memory: out[cta][lane][column].
+local SETUP = "ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u32 %r7, [idesc];"
+
+-- A kernel that runs `body` over an image of shared memory.
 local function dump_kernel(options)
-  local group = options.group or 1
-  local pair = group == 2
-  local commit = pair
-    and "mov.b16 %h0, 3;\n tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster"
-      .. ".multicast::cluster.b64 [%r4+8], %h0;"
-    or "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r4+8];"
-  local sync = pair and "barrier.cluster.arrive.aligned;\n barrier.cluster.wait.aligned;" or "bar.sync 0;"
-  return ([[
-.version 8.6
-.target sm_100a
-.address_size 64
-.visible .entry k(.param .u64 image, .param .u64 out, .param .u64 a, .param .u64 b, .param .u32 idesc)
-{
- .reg .pred %p<8>; .reg .b16 %h<4>; .reg .b32 %r<80>; .reg .b64 %rd<20>;
- .shared .align 1024 .b8 tile[32768];
- .shared .align 8 .b64 bars[2];
- .shared .align 4 .b32 slot;
- mov.u32 %r0, %tid.x;
- shr.u32 %r1, %r0, 5;
- mov.u32 %r2, %cluster_ctarank;
- mov.u32 %r3, tile;
- mov.u32 %r4, bars;
- mov.u32 %r5, slot;
- setp.eq.u32 %p0, %r1, 0;
- setp.eq.u32 %p1, %r0, 0;
- @%p1 mbarrier.init.shared::cta.b64 [%r4], 1;
- @%p1 mbarrier.init.shared::cta.b64 [%r4+8], 1;
- @%p0 tcgen05.alloc.cta_group::$G.sync.aligned.shared::cta.b32 [%r5], 512;
- bar.sync 0;
- ld.shared.b32 %r6, [slot];
- ld.param.u64 %rd0, [image];
- mad.wide.u32 %rd0, %r2, 32768, %rd0;
- @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], 32768;
- @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r3], [%rd0], 32768, [%r4];
-loaded:
- mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4], 0;
- @!%p2 bra loaded;
- ld.param.u64 %rd1, [a];
- ld.param.u64 %rd2, [b];
- ld.param.u32 %r7, [idesc];
- $SYNC
- setp.eq.u32 %p3, %r2, 0;
- and.pred %p3, %p3, %p1;
- @!%p3 bra issued;
- $BODY
- $COMMIT
-issued:
-done:
- mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4+8], 0;
- @!%p2 bra done;
- tcgen05.fence::after_thread_sync;
- ld.param.u64 %rd3, [out];
- shl.b32 %r8, %r2, 7;
- add.u32 %r8, %r8, %r0;
- mad.wide.u32 %rd3, %r8, 2048, %rd3;
- shl.b32 %r9, %r1, 21;
- add.u32 %r9, %r9, %r6;
- mov.u32 %r10, 0;
-dump:
- tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r20,%r21,%r22,%r23}, [%r9];
- tcgen05.wait::ld.sync.aligned;
- st.global.v4.b32 [%rd3], {%r20,%r21,%r22,%r23};
- add.u64 %rd3, %rd3, 16;
- add.u32 %r9, %r9, 4;
- add.u32 %r10, %r10, 4;
- setp.lt.u32 %p4, %r10, 512;
- @%p4 bra dump;
- tcgen05.fence::before_thread_sync;
- $SYNC
- @%p0 tcgen05.dealloc.cta_group::$G.sync.aligned.b32 %r6, 512;
- ret;
-}
-]]):gsub("%$(%u+)", { G = tostring(group), SYNC = sync, BODY = options.body, COMMIT = commit })
+  return frame.text { group = options.group, body = options.body, setup = SETUP,
+    parameters = ", .param .u64 a, .param .u64 b, .param .u32 idesc" }
 end
 
 local function run(options, image, a, b, idesc)

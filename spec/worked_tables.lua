@@ -1,6 +1,7 @@
 -- Shared by the specs of worked examples: images of shared memory, a kernel around tcgen05, the tiles.
 local assert = require "luassert"
 local tc = require "tcmma"
+local frame = require "tcgen05_frame"
 
 local BASE = 0x400 -- of `tile`, the first shared variable
 local NAN = 0x7fc0dead -- tensor memory that nobody has written
@@ -57,84 +58,8 @@ local IDENTITY = 0x401000080000 | (BASE + IDENTITY_AT) >> 4
 
 local SIZE = 32768
 
--- Brings `image` (one a CTA) to shared memory, runs `setup` in all threads and `issue` in one thread,
--- waits for its commit, and writes the whole tensor memory to out[cta][lane][column].
-local TCGEN05 = [[
-.version 8.6
-.target sm_100a
-.address_size 64
-.visible .entry k(.param .u64 image, .param .u64 out)
-{
- .reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<40>; .reg .b32 %v<132>; .reg .b64 %rd<40>;
- .shared .align 1024 .b8 tile[$size];
- .shared .align 8 .b64 bars[2];
- .shared .align 4 .b32 slot;
- mov.u32 %r0, %tid.x;
- shr.u32 %r1, %r0, 5;
- mov.u32 %r2, %cluster_ctarank;
- mov.u32 %r3, tile;
- mov.u32 %r4, bars;
- mov.u32 %r5, slot;
- and.b32 %r8, %r0, 31;
- setp.eq.u32 %p0, %r0, 0;
- setp.eq.u32 %p1, %r1, 0;
- @%p0 mbarrier.init.shared::cta.b64 [%r4], 1;
- @%p0 mbarrier.init.shared::cta.b64 [%r4+8], 1;
- @%p1 tcgen05.alloc.cta_group::$group.sync.aligned.shared::cta.b32 [%r5], 512;
- tcgen05.fence::before_thread_sync;
- bar.sync 0;
- tcgen05.fence::after_thread_sync;
- ld.shared.b32 %r6, [%r5];
- ld.param.u64 %rd0, [image];
- mad.wide.u32 %rd0, %r2, $size, %rd0;
- @%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r4], $size;
- @%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r3], [%rd0], $size, [%r4];
-loaded:
- mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4], 0;
- @!%p2 bra loaded;
- shl.b32 %r7, %r1, 21;
- add.u32 %r7, %r7, %r6;
- $setup
- tcgen05.wait::st.sync.aligned;
- tcgen05.fence::before_thread_sync;
- $sync
- tcgen05.fence::after_thread_sync;
- setp.eq.u32 %p3, %r2, 0;
- and.pred %p3, %p3, %p0;
- @!%p3 bra issued;
- $issue
- $commit
-issued:
-done:
- mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r4+8], 0;
- @!%p2 bra done;
- tcgen05.fence::after_thread_sync;
- ld.param.u64 %rd1, [out];
- shl.b32 %r9, %r2, 7;
- add.u32 %r9, %r9, %r0;
- mad.wide.u32 %rd1, %r9, 2048, %rd1;
- mov.u32 %r10, 0;
-dump:
- tcgen05.ld.sync.aligned.32x32b.x4.b32 {%v0,%v1,%v2,%v3}, [%r7];
- tcgen05.wait::ld.sync.aligned;
- st.global.v4.b32 [%rd1], {%v0,%v1,%v2,%v3};
- add.u64 %rd1, %rd1, 16;
- add.u32 %r7, %r7, 4;
- add.u32 %r10, %r10, 4;
- setp.lt.u32 %p4, %r10, 512;
- @%p4 bra dump;
- tcgen05.fence::before_thread_sync;
- $sync
- @%p1 tcgen05.dealloc.cta_group::$group.sync.aligned.b32 %r6, 512;
- @%p1 tcgen05.relinquish_alloc_permit.cta_group::$group.sync.aligned;
- ret;
-}
-]]
-
-local COMMIT = { "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r4+8];",
-  "mov.b16 %h0, 3;\n tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
-    .. " [%r4+8], %h0;" }
-local SYNC = { "bar.sync 0;", "barrier.cluster.arrive.aligned;\n barrier.cluster.wait.aligned;" }
+-- In front of `setup`: %r7 the address of the warp's lanes, %r8 the lane.
+local SETUP = "and.b32 %r8, %r0, 31;\n shl.b32 %r7, %r1, 21;\n add.u32 %r7, %r7, %r6;\n "
 
 -- Returns cells[cta][lane][column], all from 0.
 local function tensor_memory(options)
@@ -144,8 +69,8 @@ local function tensor_memory(options)
   for i = 1, group do parts[i] = images[i]:array(SIZE):tobytes() end
   local image = tc.frombytes(table.concat(parts), tc.u8, { group * SIZE })
   local out = tc.full({ group, 128, 512 }, 0, tc.u32)
-  emulate(fill(TCGEN05, { size = SIZE, group = group, setup = options.setup or "", issue = options.issue,
-    commit = COMMIT[group], sync = SYNC[group] }),
+  emulate(frame.text { bytes = SIZE, group = group, body = options.issue,
+    setup = SETUP .. (options.setup or "") .. "\n tcgen05.wait::st.sync.aligned;" },
     { grid = { group }, block = { 128 }, cluster = { group }, args = { image, out }, mode = options.mode })
   local cells = {}
   for cta, lanes in ipairs(out:totable()) do
