@@ -33,18 +33,36 @@ static bool same_place(const struct emu_where *a, const struct emu_where *b)
 	return a->ins == b->ins && a->warp == b->warp && !memcmp(a->cta, b->cta, sizeof a->cta);
 }
 
-/* Whether its place has arrived in a phase of those given. */
-static bool arrived(const struct emu_mbarrier *b, const struct emu_where *where, uint64_t from,
-		    uint64_t to)
+static bool brings(const struct emu_mbarrier_event *e)
+{
+	return e->kind == EMU_MBARRIER_COMPLETE_TX;
+}
+
+/* Whether the place has an event of the kind in a phase of those given. */
+static bool took_part(const struct emu_mbarrier *b, bool (*kind)(const struct emu_mbarrier_event *),
+		      const struct emu_where *where, uint64_t from, uint64_t to)
 {
 	for (uint64_t i = first_event(b); i < b->event_count; i++) {
 		const struct emu_mbarrier_event *e = event(b, i);
 
-		if (arrives(e) && e->phase >= from && e->phase <= to &&
-		    same_place(&e->where, where))
+		if (kind(e) && e->phase >= from && e->phase <= to && same_place(&e->where, where))
 			return true;
 	}
 	return false;
+}
+
+/* A place that has an event of the kind in the phase before and none in this one; NULL: none. */
+static const struct emu_where *absent(const struct emu_mbarrier *b,
+				      bool (*kind)(const struct emu_mbarrier_event *))
+{
+	for (uint64_t i = first_event(b); b->phase && i < b->event_count; i++) {
+		const struct emu_mbarrier_event *e = event(b, i);
+
+		if (kind(e) && e->phase + 1 == b->phase &&
+		    !took_part(b, kind, &e->where, b->phase, b->phase))
+			return &e->where;
+	}
+	return NULL;
 }
 
 static void describe(const struct emu_where *where, char *text, size_t size)
@@ -60,11 +78,23 @@ static void describe(const struct emu_where *where, char *text, size_t size)
 /* ---- bytes ---------------------------------------------------------------------------- */
 
 /* All arrivals have come, and bytes alone are missing or too many. */
-static void wrong_bytes(const struct emu_mbarrier *b, const struct emu_split *split)
+static void wrong_bytes(const struct emu_mbarrier *b, const struct emu_split *split,
+			struct emu_causes *causes)
 {
+	const struct emu_where *missed = b->tx > 0 ? absent(b, brings) : NULL;
 	struct emu_where where = emu_where_waiting(split);
-	char state[EMU_ERROR_SIZE / 2];
+	char state[EMU_ERROR_SIZE / 2], name[name_bytes], who[name_bytes];
 
+	if (missed) {
+		emu_mbarrier_name(b, name, sizeof name);
+		describe(missed, who, sizeof who);
+		emu_cause(causes, "deadlock-copy", "a copy in each phase",
+			  "%lld bytes of %s are missing: the copy of %s has come in phase %llu and "
+			  "not in phase %llu",
+			  (long long)b->tx, name, who, (unsigned long long)b->phase - 1,
+			  (unsigned long long)b->phase);
+		return;
+	}
 	emu_mbarrier_state(b, state, sizeof state);
 	emu_report_rule(&where, EMU_RULE_BARRIER_BYTES, NULL,
 			"%s bytes are expected than copies have brought: %s",
@@ -97,6 +127,26 @@ static const struct emu_mbarrier *passed_before(const struct emu_mbarrier *b,
 	return NULL;
 }
 
+/* The one at the same place of another CTA, on which there are arrivals and for which nobody waits.
+ */
+static const struct emu_mbarrier *twin(const struct emu_mbarrier *b)
+{
+	const struct emu_cluster *cluster = b->cta->cluster;
+
+	for (int c = 0; c < cluster->cta_count; c++) {
+		const struct emu_async_cta *async = emu_async_of_cta(cluster->ctas[c]);
+
+		for (uint32_t i = 0; i < async->barrier_count; i++) {
+			const struct emu_mbarrier *other = async->barriers[i];
+
+			if (other != b && other->live && other->offset == b->offset &&
+			    other->event_count && !other->waitable.first)
+				return other;
+		}
+	}
+	return NULL;
+}
+
 static void nobody_arrived(const struct emu_mbarrier *b, const struct emu_split *split,
 			   struct emu_causes *causes)
 {
@@ -111,6 +161,18 @@ static void nobody_arrived(const struct emu_mbarrier *b, const struct emu_split 
 				"waits for parity 0 of %s, on which nobody has arrived yet; it has "
 				"gone through %s by parity 1 when nobody had arrived there either",
 				name, before);
+		return;
+	}
+	other = twin(b);
+	if (other) {
+		emu_mbarrier_name(b, name, sizeof name);
+		emu_cause(
+			causes, "deadlock-other-cta",
+			"arrivals and bytes for the CTA that waits, or a wait in the one that is "
+			"told",
+			"nobody has arrived on %s of CTA rank %u, and nobody waits for that of CTA "
+			"rank %u, which has arrivals",
+			name, b->cta->rank, other->cta->rank);
 		return;
 	}
 	causes->unused++;
@@ -148,19 +210,6 @@ void emu_mbarrier_unused(struct emu_causes *causes)
 
 /* ---- arrivals ------------------------------------------------------------------------------ */
 
-/* A place that has arrived in the phase before and not in this one. */
-static const struct emu_where *absent(const struct emu_mbarrier *b)
-{
-	for (uint64_t i = first_event(b); b->phase && i < b->event_count; i++) {
-		const struct emu_mbarrier_event *e = event(b, i);
-
-		if (arrives(e) && e->phase + 1 == b->phase &&
-		    !arrived(b, &e->where, b->phase, b->phase))
-			return &e->where;
-	}
-	return NULL;
-}
-
 /* An arrival of this phase by who waits for it, of a kind that no earlier phase has. */
 static const struct emu_where *own_arrival(const struct emu_mbarrier *b,
 					   const struct emu_split *split)
@@ -169,7 +218,8 @@ static const struct emu_where *own_arrival(const struct emu_mbarrier *b,
 		const struct emu_mbarrier_event *e = event(b, i);
 
 		if (arrives(e) && e->phase == b->phase && e->where.warp == split->warp->index &&
-		    same_cta(e, split->warp->cta) && !arrived(b, &e->where, 0, b->phase - 1))
+		    same_cta(e, split->warp->cta) &&
+		    !took_part(b, arrives, &e->where, 0, b->phase - 1))
 			return &e->where;
 	}
 	return NULL;
@@ -193,7 +243,7 @@ static bool peers_missing(const struct emu_mbarrier *b)
 static void arrivals_missing(const struct emu_mbarrier *b, const struct emu_split *split,
 			     struct emu_causes *causes)
 {
-	const struct emu_where *missed = absent(b), *own = own_arrival(b, split);
+	const struct emu_where *missed = absent(b, arrives), *own = own_arrival(b, split);
 	char name[name_bytes], who[name_bytes];
 
 	emu_mbarrier_name(b, name, sizeof name);
@@ -237,7 +287,7 @@ void emu_mbarrier_explain(const struct emu_waitable *waitable, const struct emu_
 
 	causes->waits++;
 	if (!b->pending && b->tx)
-		wrong_bytes(b, split);
+		wrong_bytes(b, split, causes);
 	else if (!b->event_count && !split->scratch)
 		nobody_arrived(b, split, causes);
 	else if (b->pending)

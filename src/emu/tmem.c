@@ -1,4 +1,5 @@
 /* Tensor memory: its allocator and who may touch what (1). */
+#include "deadlock.h"
 #include "hazard.h"
 
 #include <stdio.h>
@@ -174,6 +175,26 @@ static void describe_peer(const struct emu_waitable *waitable, const struct emu_
 		 split->warp->cta->rank ^ 1);
 }
 
+static void explain_full(const struct emu_waitable *waitable, const struct emu_split *split,
+			 struct emu_causes *causes)
+{
+	(void)waitable;
+	emu_cause(causes, "deadlock-columns",
+		  "tcgen05.dealloc by those that have them, or fewer columns for each",
+		  "nobody gives tensor memory back, and %llu columns in a row are not free",
+		  (unsigned long long)split->scratch);
+}
+
+static void explain_peer(const struct emu_waitable *waitable, const struct emu_split *split,
+			 struct emu_causes *causes)
+{
+	(void)waitable;
+	emu_cause(causes, "deadlock-pair", "the instruction in both CTAs, by one warp of each",
+		  "CTA rank %u does not come to tcgen05.alloc.cta_group::2, which both CTAs of a "
+		  "pair execute",
+		  split->warp->cta->rank ^ 1);
+}
+
 static enum emu_step publish(struct emu_warp *warp, const struct emu_ins *ins, int lane,
 			     uint32_t column)
 {
@@ -195,6 +216,7 @@ static enum emu_step publish(struct emu_warp *warp, const struct emu_ins *ins, i
 static enum emu_step wait_for_room(struct emu_warp *warp, struct emu_tmem *tmem, uint32_t count)
 {
 	tmem->freed.describe = describe_full;
+	tmem->freed.explain = explain_full;
 	warp->split->scratch = count;
 	return emu_block_on(warp, &tmem->freed);
 }
@@ -243,6 +265,7 @@ static enum emu_step alloc_pair(struct emu_warp *warp, const struct emu_ins *ins
 		tmem->request = count;
 		tmem->requested_by = where;
 		tmem->paired.describe = describe_peer;
+		tmem->paired.explain = explain_peer;
 		return emu_block_on(warp, &tmem->paired);
 	}
 	if (peer->request != count)
