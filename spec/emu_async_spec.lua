@@ -418,6 +418,11 @@ end:]])
     fault(run(load_text(3, { 0, 0, 0 }, 1024), { map, out }), "tensormap", "is .3d, the tensor map has rank 2")
     fault(run((load_text(2, { 0, 0 }, 1024):gsub("bytes %[%%r1%]", "bytes [%%r1+16]")), { map, out }), "misaligned",
         "128")
+    local plain = tc.tensormap(source, { box = { 32, 16 } })
+    for _, offset in ipairs{ 16, 32, 64, 96 } do
+      local text = load_text(2, { 0, 0 }, 1024):gsub("bytes %[%%r1%]", ("bytes [%%%%r1+%d]"):format(offset))
+      fault(run(text, { plain, out }), "misaligned", "128")
+    end
   end)
 
   it("with too few bytes expected is noticed at the end, with too many by who waits", function()

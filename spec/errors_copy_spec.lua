@@ -101,6 +101,23 @@ describe("TMA refuses", function()
    refuses("rows that do not fall into boxes",
       "Async copies only support copying <=256 elements along each dimension, got (8, 300)",
       load({ 8, 300 }, tc.f32, { swizzle = "none" }), { args = { tc.gmem({ 512, 512 }, tc.f32) } })
+   -- Pieces of 132 columns, of 150 rows, or single tiles, would begin at odd multiples of 16 bytes.
+   local function boxes(shape, fitting)
+      refuses(("boxes of (%s), which would not begin at multiples of 128 bytes"):format(table.concat(shape, ", ")),
+         ("Async copies only support copying <=256 elements along each dimension, got (%s)"):format(
+            table.concat(shape, ", ")), function(x)
+            local function copy(size)
+               local smem, loaded = tc.smem(size, tc.f32, { swizzle = "none" }), tc.barrier {}
+               local index = #size == 2 and { 0, 0 } or { 0, 0, 0 }
+               local tile = (#size == 2 and x[0] or x):tile(index, size)
+               return function() tc.copy_gmem_to_smem(tile, smem, loaded) end
+            end
+            return copy(shape), copy(fitting)
+         end, { args = { tc.gmem({ 512, 512, 512 }, tc.f32) } })
+   end
+   boxes({ 8, 264 }, { 8, 256 })
+   boxes({ 300, 4 }, { 304, 4 })
+   boxes({ 300, 5, 4 }, { 300, 5, 32 })
    refuses("columns of a plain array",
       "async_copy needs the SMEM reference to be contiguous, but got strides [64, 1] for shape (128, 32)", function(x)
          local s, b = tc.smem({ 128, 64 }, tc.f16, { swizzle = "none" }), tc.barrier {}

@@ -124,8 +124,8 @@ describe("Loads and stores refuse", function()
       local s, f = tc.smem({ 128, 64 }, tc.f16), tc.full({ 128, 64 }, 0, tc.f32)
       return function() s:store(f) end, function() s:store(f:astype(tc.f16)) end
    end)
-   refuses("types that registers do not hold", "ref:load does not support float4_e2m1fn", function()
-      local s = tc.smem({ 128, 64 }, tc.e2m1)
-      return function() s:load() end
+   refuses("types that registers do not hold", "ref:load does not support float6_e2m3fn", function()
+      local s, packed = tc.smem({ 128, 128 }, tc.e2m3), tc.smem({ 128, 128 }, tc.e2m1)
+      return function() s:load() end, function() packed:load() end
    end)
 end)

@@ -1,31 +1,14 @@
 -- Elements of 4 bits: int4, uint4 and float4_e2m1fn in arrays, copies, registers and tensor memory.  Arrays are made
 -- from their bytes and read back as bytes, so that what is expected does not come from the library.
 local tc = require "tcmma"
-local kernels = require "compiler_kernels"
 local four = require "four_bit_kernels"
 local pallas = require "pallas_kernels"
 local helper = require "helper"
 
-local refuses = helper.refuses
-local modes = { "fast", "check", "random" }
-
--- Runs in every mode and is assembled; new(): its arrays; verify(arrays).
-local function runs(kernel, targets, new, verify)
-  for _, target in ipairs(targets) do
-    local fine, message, code = kernels.assembles(kernel, target)
-    assert.is_true(fine or code == "no-library", message)
-    for _, mode in ipairs(modes) do
-      local arrays = table.pack(new())
-      local report = kernel:emulate({ target = target, mode = mode, seed = 5 }, table.unpack(arrays))
-      assert.are.same({}, report.hazards)
-      verify(table.unpack(arrays))
-    end
-  end
-end
+local refuses, runs = helper.refuses, require "every_mode".runs
 
 local both, blackwell = { "sm_100a", "sm_90a" }, { "sm_100a" }
 
--- fn(dtype) for each; e2m1 only where asked.
 local function each(list, fn)
   for _, x in ipairs(list) do fn(x) end
 end
@@ -105,7 +88,7 @@ describe("AsyncCopyTest: int4", function()
   end
 
   it("prefetch, and rows of several boxes", function()
-    local shape = { 16, 1152 }
+    local shape = { 16, 1024 }
     local source, codes = four.random(shape, tc.int4)
     local kernel = tc.kernel{ name = "wide", args = { tc.gmem(shape, tc.int4), tc.gmem(shape, tc.int4) },
       body = function(a, out)

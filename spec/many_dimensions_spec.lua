@@ -1,11 +1,8 @@
 -- Arrays of more dimensions than a tensor map has: up to eight.  Expected values are computed index by index from
 -- what the array holds at that place, which is its row-major number.
 local tc = require "tcmma"
-local kernels = require "compiler_kernels"
+local every_mode = require "every_mode"
 local helper = require "helper"
-
-local targets = { "sm_100a", "sm_90a" }
-local modes = { "fast", "check", "random" }
 
 local function count(shape)
   local n = 1
@@ -55,18 +52,9 @@ local function holds(out, expected)
   end)
 end
 
--- Runs on all targets in all modes, and is assembled.  new(): the arrays; holds(arrays).  lint: what may be reported.
+-- lint: what check mode may report.
 local function runs(kernel, new, verify, lint)
-  local fine, message, code = kernels.assembles(kernel)
-  assert.is_true(fine or code == "no-library", message)
-  for _, target in ipairs(targets) do
-    for _, mode in ipairs(modes) do
-      local arrays = new()
-      local report = kernel:emulate({ target = target, mode = mode, seed = 7 }, table.unpack(arrays))
-      for _, hazard in ipairs(report.hazards) do assert.are.equal(lint, hazard.rule, hazard.message) end
-      verify(table.unpack(arrays))
-    end
-  end
+  every_mode.runs(kernel, { "sm_100a", "sm_90a" }, new, verify, lint)
 end
 
 local function instructions(kernel, pattern, target)
@@ -90,7 +78,7 @@ describe("Arrays of more than five dimensions", function()
   it("are copied whole: test_copy_7d_tiling_with_unit_middle_dims", function()
     local shape = { 2, 64, 1, 1, 1, 1, 128 }
     local kernel = round_trip(shape, tc.float32)
-    runs(kernel, function() return { (numbered(shape, tc.float32)), tc.zeros(shape, tc.float32) } end,
+    runs(kernel, function() return (numbered(shape, tc.float32)), tc.zeros(shape, tc.float32) end,
       function(source, out) assert.is_true(out:equal(source)) end)
     -- One box.
     assert.are.equal(1, instructions(kernel, "cp%.async%.bulk%.tensor%.5d%.shared"))
@@ -102,7 +90,7 @@ describe("Arrays of more than five dimensions", function()
       { { 3, 2, 2, 2, 8, 64 }, tc.float16, 128 } } do
       local shape, dtype = case[1], case[2]
       runs(round_trip(shape, dtype, { swizzle = case[3] }),
-        function() return { (numbered(shape, dtype)), tc.zeros(shape, dtype) } end,
+        function() return (numbered(shape, dtype)), tc.zeros(shape, dtype) end,
         function(source, out) assert.is_true(out:equal(source)) end)
     end
   end)
@@ -120,7 +108,7 @@ describe("Arrays of more than five dimensions", function()
         tc.wait_smem_to_gmem(0)
       end }
     local _, modulus = numbered(shape, tc.float16)
-    runs(kernel, function() return { (numbered(shape, tc.float16)), tc.zeros({ 3, 4, 2, 16, 64 }, tc.float16) } end,
+    runs(kernel, function() return (numbered(shape, tc.float16)), tc.zeros({ 3, 4, 2, 16, 64 }, tc.float16) end,
       function(_, out)
         holds(out, function(i) return at(shape, modulus, { i[1], 1, i[2] % 2, i[2], i[3], i[4], i[5] }) end)
       end)
@@ -147,7 +135,7 @@ describe("Arrays of more than five dimensions", function()
         end }
       local _, modulus = numbered(shape, tc.float16)
       runs(kernel, function()
-        return { (numbered(shape, tc.float16)), tc.zeros(out_shape, tc.float16), tc.full(shape, -1, tc.float16) }
+        return (numbered(shape, tc.float16)), tc.zeros(out_shape, tc.float16), tc.full(shape, -1, tc.float16)
       end, function(_, out, stored)
         local function loaded(x, row, column)
           local index = { 1, 1, 1, 1, 1, row, column }
@@ -165,6 +153,32 @@ describe("Arrays of more than five dimensions", function()
     end
   end)
 
+  -- Dimensions that a box takes whole are one with the slower one, which it may overhang at either end.
+  it("are copied by boxes of merged dimensions, in part outside", function()
+    local shape, out_shape = { 1, 4, 2, 3, 2, 2, 16 }, { 5, 2, 2, 3, 2, 2, 16 }
+    local kernel = tc.kernel{ name = "overhanging", grid = { 5 }, grid_names = { "x" },
+      args = { tc.gmem(shape, tc.float32), tc.gmem(out_shape, tc.float32), tc.gmem(shape, tc.float32) },
+      body = function(source, target, stored)
+        local x = tc.axis_index "x"
+        local smem, loaded = tc.smem({ 2, 2, 3, 2, 2, 16 }, tc.float32), tc.barrier{}
+        tc.copy_gmem_to_smem(source:at(0, tc.ds(x - 1, 2)), smem, loaded)
+        tc.barrier_wait(loaded)
+        tc.copy_smem_to_gmem(smem, target[x])
+        tc.when(x:eq(4), function() tc.copy_smem_to_gmem(smem, stored:at(0, tc.ds(x - 1, 2))) end)
+        tc.wait_smem_to_gmem(0)
+      end }
+    local _, modulus = numbered(shape, tc.float32)
+    runs(kernel, function()
+      return (numbered(shape, tc.float32)), tc.ones(out_shape, tc.float32), tc.zeros(shape, tc.float32)
+    end, function(_, out, stored)
+      holds(out, function(i)
+        return at(shape, modulus, { 0, i[1] - 1 + i[2], i[3], i[4], i[5], i[6], i[7] })
+      end)
+      holds(stored, function(i) return i[2] == 3 and at(shape, modulus, i) or 0 end)
+    end)
+    assert.are.equal(1, instructions(kernel, "cp%.async%.bulk%.tensor%.%dd%.shared"))
+  end)
+
   it("may have named dimensions", function()
     local shape = { 2, 3, 2, 2, 2, 16, 64 }
     local kernel = tc.kernel{ name = "named", grid = { 2, 3 }, grid_names = { "x", "y" },
@@ -178,7 +192,7 @@ describe("Arrays of more than five dimensions", function()
         tc.wait_smem_to_gmem(0)
       end }
     local _, modulus = numbered(shape, tc.float16)
-    runs(kernel, function() return { (numbered(shape, tc.float16)), tc.zeros({ 2, 3, 16, 64 }, tc.float16) } end,
+    runs(kernel, function() return (numbered(shape, tc.float16)), tc.zeros({ 2, 3, 16, 64 }, tc.float16) end,
       function(_, out)
         holds(out, function(i) return at(shape, modulus, { i[1], i[2], 1, 0, 1, i[3], i[4] }) end)
       end)
@@ -197,7 +211,7 @@ describe("Arrays of more than five dimensions", function()
         end)
       end }
     local _, modulus = numbered(shape, tc.float32)
-    runs(kernel, function() return { (numbered(shape, tc.float32)), tc.zeros(shape, tc.float32) } end,
+    runs(kernel, function() return (numbered(shape, tc.float32)), tc.zeros(shape, tc.float32) end,
       function(_, out)
         holds(out, function(i)
           if not (i[2] == 1 and i[5] == 1 and i[6] == i[1]) then return 0 end
@@ -219,7 +233,7 @@ describe("Arrays of more than five dimensions", function()
         tc.wait_smem_to_gmem(0)
       end }
     local _, modulus = numbered(shape, tc.float32)
-    runs(kernel, function() return { (numbered(shape, tc.float32)), tc.ones(shape, tc.float32) } end,
+    runs(kernel, function() return (numbered(shape, tc.float32)), tc.ones(shape, tc.float32) end,
       function(_, out)
         holds(out, function(i)
           local added = i[1] == 0 and i[2] == 1 and i[3] == 1

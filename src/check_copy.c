@@ -106,20 +106,11 @@ static bool is_aligned(const struct ref *r)
 	return bits % 1024 == 0;
 }
 
-/* A row of more than 256 elements is copied in equal pieces. */
-static int64_t piece(int64_t columns)
-{
-	int64_t n = columns < 256 ? columns : 256;
-
-	while (n > 1 && columns % n)
-		n--;
-	return n;
-}
-
 static void check_smem_side(struct kern *k, const struct ref *r)
 {
 	const struct alloc *a = r->alloc;
 	int64_t columns = r->rank ? r->shape[r->rank - 1].size : 1;
+	struct copy_boxes boxes;
 
 	if (r->transposed)
 		columns = r->shape[r->rank - 2].size;
@@ -131,7 +122,8 @@ static void check_smem_side(struct kern *k, const struct ref *r)
 	if (columns * tc_stored_bits(a) % 128)
 		tc_documented(&k->err, COPY_LAST_BITS, tc_got(k, "the SMEM ref", r),
 			      tc_integer_text(k, columns * tc_stored_bits(a)));
-	if (!has_panels(a) && piece(columns) * tc_stored_bits(a) % 128)
+	if (!tc_copy_boxes(r, a->rank > 1 ? r->extent[a->rank - 2].size : 1,
+			   r->extent[a->rank - 1].size, a->rank, &boxes))
 		tc_documented(&k->err, COPY_BOX, tc_got(k, "the SMEM ref", r), tc_shape_text(k, r));
 }
 

@@ -15,6 +15,19 @@ extern const struct store_reduction tc_store_reductions[]; /* ends with a NULL n
 /* check_copy.c: what TMA takes of an argument. */
 void tc_check_tma_gmem(struct kern *k, const struct ref *r);
 
+/*
+ * copy_box.c: elements of a box along rows, columns and the tiles before them, by axis of the
+ * allocation, for so many rows and columns of a view; `deep`: along how many axes of tiles a box
+ * may have more than one.  False: no such boxes cover it.
+ */
+struct copy_boxes {
+	int64_t rows, columns, tiles[TC_MAX_RANK];
+};
+bool tc_copy_boxes(const struct ref *r, int64_t rows, int64_t columns, int deep,
+		   struct copy_boxes *b);
+/* The largest divisor of n up to `limit` that is such a multiple. */
+int64_t tc_largest_divisor(int64_t n, int64_t limit, int64_t multiple);
+
 /* check_gather.c: rows that a vector names; copies of them; what all else than copies asks. */
 void tc_check_gather(struct kern *k, const struct ref *r, const struct ref *rows, int gathered,
 		     const struct index *index, int count);

@@ -273,21 +273,18 @@ low_fn tc_lower_copy_gmem_to_smem, tc_lower_copy_smem_to_gmem, tc_lower_commit_s
 void tc_low_expect_bytes(struct low *l, const struct barrier_ref *b, int64_t bytes,
 			 struct mreg who);
 /*
- * lower_map.c: the tensor map of an argument for an image in SMEM (NULL: none), with boxes of one
- * element.  Axes whose bit is set in `boxed`, along which boxes are to have more, keep a dimension
- * of their own; false: there are too many of them.
+ * lower_map.c: the tensor map of an argument for an image in SMEM (NULL: none), with boxes of so
+ * many elements along each axis of the argument; false: it would have too many dimensions.
  */
 bool tc_low_plan_map(struct low *l, struct param *map, const struct ref *gmem,
-		     const struct alloc *smem, unsigned boxed);
-int tc_low_map_dimension(const struct param *map, int axis); /* in which the axis lies */
-/* A coordinate behind all arrays, a multiple of 16 bytes along a row. */
-#define TC_MAP_OUTSIDE 0x7fffff00
-/* Where a box begins, counted from the first index of the view along each axis. */
+		     const struct alloc *smem, const int64_t *box);
+/* Where a box begins, counted from the first index of the view along each axis, and its elements.
+ */
 struct map_place {
 	struct mopnd part[TC_MAX_RANK];
-	int64_t constant[TC_MAX_RANK];
+	int64_t constant[TC_MAX_RANK], box[TC_MAX_RANK];
 };
-void tc_low_map_place(struct map_place *at); /* at the first */
+void tc_low_map_place(struct map_place *at); /* at the first; of one element */
 void tc_low_map_coordinates(struct low *l, const struct param *map, const struct ref *gmem,
 			    const struct map_place *at, struct mopnd *coordinate);
 /* lower_gather.c: the instructions of a copy whose rows a vector names, by one thread. */

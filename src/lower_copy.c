@@ -26,6 +26,7 @@ struct boxes {
 	int row_axis, column_axis;             /* of GMEM; -1: one row */
 	int tile_axes, tile_axis[TC_MAX_RANK]; /* SMEM axes over tiles, slowest first */
 	int64_t tile_box[TC_MAX_RANK];         /* tiles of a box along each */
+	int64_t box[TC_MAX_RANK];              /* its elements along each axis of GMEM */
 };
 
 /* View dimension that runs along a storage axis; -1: indexed by an integer. */
@@ -35,14 +36,6 @@ static int dimension_of(const struct ref *r, int axis)
 		if (r->axis[d] == axis)
 			return d;
 	return -1;
-}
-
-static int64_t largest_divisor(int64_t n, int64_t limit, int64_t multiple)
-{
-	for (int64_t d = n < limit ? n : limit; d > 1; d--)
-		if (n % d == 0 && d % multiple == 0)
-			return d;
-	return multiple > n ? 1 : multiple;
 }
 
 /* Which GMEM axis moves along a storage axis of the SMEM allocation; -1: none. */
@@ -67,112 +60,74 @@ static void take_share(struct low *l, struct boxes *b, const struct share *share
 	b->smem.column = tc_low_add(l, b->smem.column, b->first_column);
 }
 
-/* The axes over tiles, with one tile a box. */
-static void plan_tiles(struct boxes *b, const struct ref *smem)
+/* The boxes, in which tiles lie behind one another along `deep` axes at most; false: there are
+ * none.
+ */
+static bool cut_boxes(struct boxes *b, const struct ref *smem, int deep)
 {
+	struct copy_boxes cut;
+
+	if (!tc_copy_boxes(smem, b->smem.rows, b->smem.columns, deep, &cut))
+		return false;
+	b->box_columns = cut.columns;
+	b->box_rows = cut.rows;
+	b->panels = b->smem.columns / cut.columns;
+	b->row_chunks = b->smem.rows / cut.rows;
+	b->box_bytes = cut.rows * cut.columns * tc_dtypes[smem->alloc->dtype].bits / 8;
 	b->tiles = 1;
+	b->tile_axes = 0;
 	for (int axis = 0; axis < smem->alloc->rank - 2; axis++) {
 		if (dimension_of(smem, axis) < 0 || smem->extent[axis].size == 1)
 			continue;
-		b->tile_box[b->tile_axes] = 1;
+		b->tile_box[b->tile_axes] = cut.tiles[axis];
 		b->tile_axis[b->tile_axes++] = axis;
-		b->tiles *= smem->extent[axis].size;
+		b->tiles *= smem->extent[axis].size / cut.tiles[axis];
+		b->box_bytes *= cut.tiles[axis];
 	}
+	return true;
 }
 
-/* Plain tiles that a box takes whole are followed by the next ones, in it too. */
-static void deepen_boxes(struct boxes *b, const struct ref *smem)
+static void box_along(struct low *l, const struct boxes *b, const struct ref *gmem,
+		      const struct ref *smem, int64_t *box)
 {
-	const struct alloc *a = smem->alloc;
-	const struct smem_layout *s = &b->smem.layout;
-	int next = b->tile_axes - 1;
-
-	if (s->panelled || b->box_columns != s->columns || b->box_rows != s->rows)
-		return;
-	for (int axis = a->rank - 3; axis >= 0 && next >= 0; axis--) {
-		if (axis == b->tile_axis[next]) {
-			b->tile_box[next] = largest_divisor(smem->extent[axis].size, 256, 1);
-			b->tiles /= b->tile_box[next];
-			if (b->tile_box[next--] != a->shape[axis].size)
-				return;
-		} else if (a->shape[axis].size > 1) {
-			return;
-		}
-	}
-}
-
-static unsigned axes_of_boxes(struct low *l, const struct boxes *b, const struct ref *gmem,
-			      const struct ref *smem)
-{
-	unsigned boxed = 0;
-
-	if (b->row_axis >= 0 && b->box_rows > 1)
-		boxed |= 1u << b->row_axis;
+	for (int axis = 0; axis < TC_MAX_RANK; axis++)
+		box[axis] = 1;
 	for (int i = 0; i < b->tile_axes; i++)
-		if (b->tile_box[i] > 1)
-			boxed |= 1u << gmem_axis(l, gmem, smem, b->tile_axis[i]);
-	return boxed;
+		box[gmem_axis(l, gmem, smem, b->tile_axis[i])] = b->tile_box[i];
+	if (b->row_axis >= 0)
+		box[b->row_axis] = b->box_rows;
+	box[gmem->alloc->rank - 1] = b->box_columns;
 }
 
+/* As deep as the tensor map has dimensions for. */
 static void plan_map(struct low *l, struct boxes *b, const struct ref *gmem, const struct ref *smem)
 {
-	struct boxes flat = *b;
+	int deep = smem->alloc->rank;
 
-	deepen_boxes(b, smem);
-	if (!tc_low_plan_map(l, &b->map, gmem, smem->alloc, axes_of_boxes(l, b, gmem, smem))) {
-		*b = flat;
-		tc_low_plan_map(l, &b->map, gmem, smem->alloc, axes_of_boxes(l, b, gmem, smem));
-	}
-	b->map.box[0] = (uint32_t)(b->box_columns / b->map.per_element);
-	if (b->row_axis >= 0 && b->box_rows > 1)
-		b->map.box[tc_low_map_dimension(&b->map, b->row_axis)] = (uint32_t)b->box_rows;
-	for (int i = 0; i < b->tile_axes; i++) {
-		int axis = gmem_axis(l, gmem, smem, b->tile_axis[i]);
-
-		if (b->tile_box[i] > 1)
-			b->map.box[tc_low_map_dimension(&b->map, axis)] = (uint32_t)b->tile_box[i];
-		b->box_bytes *= b->tile_box[i];
-	}
+	do {
+		if (!cut_boxes(b, smem, deep))
+			tc_documented_at(l->c->err, l->op->pos, COPY_BOX,
+					 tc_got(l->c->kern, "the SMEM ref", smem),
+					 tc_shape_text(l->c->kern, smem));
+		box_along(l, b, gmem, smem, b->box);
+	} while (!tc_low_plan_map(l, &b->map, gmem, smem->alloc, b->box) && deep-- > 0);
 }
 
 static void plan_boxes(struct low *l, struct boxes *b, const struct ref *gmem,
 		       const struct ref *smem, const struct share *share)
 {
 	int rank = smem->alloc->rank;
-	const struct smem_layout *s;
-	int64_t element_bits, moved_bits = tc_dtypes[gmem->alloc->dtype].bits;
 
 	memset(b, 0, sizeof(*b));
 	b->part_axis = -1;
 	tc_low_smem_view(l, smem, &b->smem);
-	s = &b->smem.layout;
-	element_bits = s->bits;
 	b->column_axis = gmem_axis(l, gmem, smem, rank - 1);
 	b->row_axis = rank >= 2 ? gmem_axis(l, gmem, smem, rank - 2) : -1;
 	if (b->smem.columns > 1 && b->column_axis != gmem->alloc->rank - 1)
 		tc_low_fail(l, "TMA needs the contiguous axis of the GMEM array along the last "
 			       "axis of the SMEM allocation: transpose both sides or none");
 	take_share(l, b, share);
-	b->box_columns = s->panelled ? s->panel_columns : largest_divisor(b->smem.columns, 256, 1);
-	if (moved_bits < element_bits)
-		b->box_columns = TC_PADDED_ROW;
-	if (b->box_columns > b->smem.columns)
-		b->box_columns = b->smem.columns;
-	b->panels = b->smem.columns / b->box_columns;
-	b->box_rows = largest_divisor(b->smem.rows, 256, s->panelled ? 8 : 1);
-	/* A plain box is dense: rows narrower than the allocation's go one by one. */
-	if (!s->panelled && b->box_columns != s->columns)
-		b->box_rows = 1;
-	b->row_chunks = b->smem.rows / b->box_rows;
-	b->box_bytes = b->box_rows * b->box_columns * moved_bits / 8;
-	plan_tiles(b, smem);
 	plan_map(l, b, gmem, smem);
-	if (b->box_columns * element_bits / 8 % 16)
-		tc_low_fail(l,
-			    "TMA moves rows of a multiple of 16 bytes; %lld columns of %s are %lld "
-			    "bytes",
-			    (long long)b->box_columns, tc_dtypes[smem->alloc->dtype].name,
-			    (long long)(b->box_columns * element_bits / 8));
 }
 
 /* Position of box (tile, panel, chunk): SMEM address and coordinates. */
@@ -187,6 +142,7 @@ static struct maddr place_box(struct low *l, const struct boxes *b, const struct
 	int last = gmem->alloc->rank - 1;
 
 	tc_low_map_place(&at);
+	memcpy(at.box, b->box, sizeof at.box);
 	for (int i = b->tile_axes - 1; i >= 0; i--) {
 		int axis = b->tile_axis[i];
 		int64_t boxes = smem->extent[axis].size / b->tile_box[i], stride = 1;

@@ -44,16 +44,18 @@ static void load_rows(struct low *l, const struct ref *rows, struct maddr at, in
  * the map is one of the array where these two are all there are.
  */
 static void plan_rows(struct low *l, struct param *map, const struct ref *r,
-		      const struct alloc *smem)
+		      const struct alloc *smem, int64_t columns)
 {
+	static const int64_t single[TC_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
 	int axis = r->axis[0], last = r->alloc->rank - 1;
 
-	tc_low_plan_map(l, map, r, smem, ~0u);
+	tc_low_plan_map(l, map, r, smem, single);
 	map->rank = 2;
 	map->axis[0] = last;
 	map->collapsed[0] = last - axis - 1;
 	map->axis[1] = axis;
 	map->collapsed[1] = axis;
+	map->box[0] = (uint32_t)(columns / map->per_element);
 	map->box[1] = 1;
 }
 
@@ -161,8 +163,7 @@ static void plan_gather(struct low *l, struct gathering *g)
 		tc_low_fail(l, "a gather or scatter moves at most 256 columns of a plain SMEM ref: "
 			       "use a swizzled one, or cut the columns");
 	g->panels = g->view.columns / g->columns;
-	plan_rows(l, &g->plan, g->gmem, g->smem->alloc);
-	g->plan.box[0] = (uint32_t)(g->columns / g->plan.per_element);
+	plan_rows(l, &g->plan, g->gmem, g->smem->alloc, g->columns);
 	g->map = tc_low_tensormap(l, &g->plan);
 }
 
@@ -199,16 +200,6 @@ enum {
 	MOST_BOXES = 256
 };
 
-/* Equal pieces of at most 256, each a multiple of `unit` elements. */
-static int64_t box_of(int64_t extent, int64_t unit)
-{
-	int64_t d = extent < 256 ? extent : 256;
-
-	while (d > unit && (extent % d || d % unit))
-		d--;
-	return d;
-}
-
 /* Elements of 16 bytes: rows of boxes are multiples of them. */
 static int64_t row_unit(const struct alloc *a)
 {
@@ -218,13 +209,12 @@ static int64_t row_unit(const struct alloc *a)
 static void prefetch_rows(struct low *l, const struct ref *r)
 {
 	struct maddr numbers = rows_address(l, r->rows);
-	int64_t columns = box_of(r->shape[1].size, row_unit(r->alloc));
+	int64_t columns = tc_largest_divisor(r->shape[1].size, 256, row_unit(r->alloc));
 	struct mopnd coordinate[TC_MAP_RANK], place[2];
 	struct mreg tensormap;
 	struct param map;
 
-	plan_rows(l, &map, r, NULL);
-	map.box[0] = (uint32_t)(columns / map.per_element);
+	plan_rows(l, &map, r, NULL, columns);
 	tensormap = tc_low_tensormap(l, &map);
 	for (int64_t row = 0; row < r->shape[0].size; row += 4) {
 		load_rows(l, r->rows, numbers, row, coordinate + 1);
@@ -241,67 +231,45 @@ static void prefetch_rows(struct low *l, const struct ref *r)
 
 /* How many elements of the tile, or of this CTA's part of it, a box has along an axis. */
 struct prefetch {
-	int64_t extent[TC_MAX_RANK], box[TC_MAX_RANK], boxes;
+	int64_t extent[TC_MAX_RANK], boxes;
 	struct map_place first;
 };
 
-/* All axes in boxes, or, where a map has too few dimensions for that, the last two of more than one
- * index. */
-static unsigned prefetch_axes(const struct ref *r, int most)
+/* Boxes of more than one element along `most` axes, the fastest ones that have more. */
+static bool plan_prefetch(struct low *l, const struct ref *r, int most, struct prefetch *p,
+			  struct param *map)
 {
-	unsigned boxed = 0;
-
-	for (int axis = r->alloc->rank - 1; axis >= 0; axis--)
-		if (r->extent[axis].size > 1 && most-- > 0)
-			boxed |= 1u << axis;
-	return boxed;
-}
-
-static unsigned plan_prefetch_map(struct low *l, const struct ref *r, struct param *map)
-{
-	unsigned boxed = prefetch_axes(r, TC_MAX_RANK);
-
-	if (!tc_low_plan_map(l, map, r, NULL, boxed)) {
-		boxed = prefetch_axes(r, 2);
-		tc_low_plan_map(l, map, r, NULL, boxed);
-	}
-	return boxed;
-}
-
-static void plan_prefetch(struct low *l, const struct ref *r, int cut, int ctas,
-			  struct mopnd position, struct prefetch *p, struct param *map)
-{
-	unsigned boxed = plan_prefetch_map(l, r, map);
-
-	tc_low_map_place(&p->first);
 	p->boxes = 1;
 	for (int axis = r->alloc->rank - 1; axis >= 0; axis--) {
-		p->extent[axis] = r->extent[axis].size;
-		if (ctas > 1 && axis == r->axis[cut]) {
-			p->extent[axis] /= ctas;
-			p->first.part[axis] = tc_low_mul(l, position, p->extent[axis]);
-		}
-		p->box[axis] = 1;
-		if (boxed >> axis & 1) {
-			int64_t unit = axis == r->alloc->rank - 1 ? row_unit(r->alloc) : 1;
+		int64_t unit = axis == r->alloc->rank - 1 ? row_unit(r->alloc) : 1;
+		int64_t *box = &p->first.box[axis];
 
-			p->box[axis] = box_of(p->extent[axis], unit);
-			map->box[tc_low_map_dimension(map, axis)] = (uint32_t)p->box[axis];
-		}
-		p->boxes *= p->extent[axis] / p->box[axis];
+		*box = 1;
+		if (p->extent[axis] > 1 && most-- > 0)
+			*box = tc_largest_divisor(p->extent[axis], TC_MAP_BOX, unit);
+		p->boxes *= p->extent[axis] / *box;
 	}
-	map->box[0] /= (uint32_t)map->per_element;
+	return tc_low_plan_map(l, map, r, NULL, p->first.box);
 }
 
 static void prefetch_tile(struct low *l, const struct ref *r, int cut, int ctas,
 			  struct mopnd position)
 {
+	int most = r->alloc->rank;
 	struct prefetch p;
 	struct param map;
 	struct mreg tensormap;
 	const char *opcode;
 
-	plan_prefetch(l, r, cut, ctas, position, &p, &map);
+	tc_low_map_place(&p.first);
+	for (int axis = 0; axis < r->alloc->rank; axis++)
+		p.extent[axis] = r->extent[axis].size;
+	if (ctas > 1) {
+		p.extent[r->axis[cut]] /= ctas;
+		p.first.part[r->axis[cut]] = tc_low_mul(l, position, p.extent[r->axis[cut]]);
+	}
+	while (!plan_prefetch(l, r, most, &p, &map))
+		most--;
 	if (p.boxes > MOST_BOXES)
 		tc_documented_at(l->c->err, l->op->pos, PREFETCH_BOXES, "",
 				 tc_shape_text(l->c->kern, r),
@@ -315,9 +283,9 @@ static void prefetch_tile(struct low *l, const struct ref *r, int cut, int ctas,
 		int64_t rest = b;
 
 		for (int axis = r->alloc->rank - 1; axis >= 0; axis--) {
-			int64_t count = p.extent[axis] / p.box[axis];
+			int64_t count = p.extent[axis] / at.box[axis];
 
-			at.constant[axis] = rest % count * p.box[axis];
+			at.constant[axis] = rest % count * at.box[axis];
 			rest /= count;
 		}
 		tc_low_map_coordinates(l, &map, r, &at, coordinate);

@@ -46,27 +46,50 @@ static bool all_single(const struct ref *r, const struct param *map, int dimensi
 	return true;
 }
 
-static bool any_boxed(const struct param *map, int dimension, unsigned boxed)
+/* A box has all of it. */
+static bool all_taken(const struct ref *r, const struct param *map, int dimension,
+		      const int64_t *box)
 {
+	int64_t start;
+
 	for (int axis = slowest(map, dimension); axis <= map->axis[dimension]; axis++)
-		if (boxed >> axis & 1)
-			return true;
-	return false;
+		if (r->alloc->shape[axis].size != box[axis] ||
+		    !tc_val_is_const(r->start[axis], &start) || start)
+			return false;
+	return true;
 }
 
 /* Dimension i takes in the slower one beside it. */
 static void merge(struct param *map, int i)
 {
+	map->box[i] *= map->box[i + 1];
 	map->collapsed[i] += map->collapsed[i + 1] + 1;
 	map->rank--;
 	for (int j = i + 1; j < map->rank; j++) {
 		map->axis[j] = map->axis[j + 1];
 		map->collapsed[j] = map->collapsed[j + 1];
+		map->box[j] = map->box[j + 1];
 	}
 }
 
-/* Axes of one index first, then, from the slowest on, those along which a box has one element. */
-static bool merge_some(struct param *map, const struct ref *r, unsigned boxed)
+/* The row of a box has the width of a swizzle, or that of padded elements. */
+static bool has_free_rows(const struct param *map)
+{
+	return !map->swizzle && map->tma_type < TMA_16U4_ALIGN8B;
+}
+
+static bool may_grow(const struct param *map, int i)
+{
+	int64_t most = TC_MAP_BOX * (i ? 1 : map->per_element);
+
+	return (i || has_free_rows(map)) && (int64_t)map->box[i] * map->box[i + 1] <= most;
+}
+
+/*
+ * From the slowest on: axes of one index; an axis of which a box has all, with the slower one, of
+ * which it has any part; axes of which it has one index each.
+ */
+static bool merge_some(struct param *map, const struct ref *r, const int64_t *box)
 {
 	for (int i = map->rank - 2; i >= 0; i--) {
 		if (all_single(r, map, i) || all_single(r, map, i + 1)) {
@@ -75,7 +98,13 @@ static bool merge_some(struct param *map, const struct ref *r, unsigned boxed)
 		}
 	}
 	for (int i = map->rank - 2; i >= 0; i--) {
-		if (!any_boxed(map, i, boxed) && !any_boxed(map, i + 1, boxed)) {
+		if (may_grow(map, i) && all_taken(r, map, i, box)) {
+			merge(map, i);
+			return true;
+		}
+	}
+	for (int i = map->rank - 2; i > 0; i--) {
+		if (map->box[i] == 1 && map->box[i + 1] == 1) {
 			merge(map, i);
 			return true;
 		}
@@ -84,7 +113,7 @@ static bool merge_some(struct param *map, const struct ref *r, unsigned boxed)
 }
 
 bool tc_low_plan_map(struct low *l, struct param *map, const struct ref *gmem,
-		     const struct alloc *smem, unsigned boxed)
+		     const struct alloc *smem, const int64_t *box)
 {
 	const struct alloc *a = gmem->alloc;
 
@@ -99,21 +128,13 @@ bool tc_low_plan_map(struct low *l, struct param *map, const struct ref *gmem,
 	map->per_element = tc_tma_unit(a->dtype);
 	for (int i = 0; i < a->rank; i++) {
 		map->axis[i] = a->rank - 1 - i;
-		map->box[i] = 1;
+		map->box[i] = (uint32_t)box[map->axis[i]];
 	}
 	while (map->rank > TC_MAP_RANK)
-		if (!merge_some(map, gmem, boxed | 1u << (a->rank - 1)))
+		if (!merge_some(map, gmem, box))
 			return false;
+	map->box[0] /= (uint32_t)map->per_element;
 	return true;
-}
-
-int tc_low_map_dimension(const struct param *map, int axis)
-{
-	int i = 0;
-
-	while (axis < slowest(map, i))
-		i++;
-	return i;
 }
 
 /* ---- coordinates ----------------------------------------------------------------------------- */
@@ -160,23 +181,40 @@ static struct mopnd times(struct low *l, struct mopnd x, struct mopnd size)
 	return R(d);
 }
 
+/* Of the slowest axis of a dimension a box may overhang: near enough that products do not wrap. */
+static struct mopnd clamped(struct low *l, struct mopnd index, struct mopnd size, int64_t box)
+{
+	struct mreg low = mi_b32(l), d = mi_b32(l);
+
+	mi(l, "max.s32", R(low), R(tc_word_register(l, index)), I(-box));
+	mi(l, "min.s32", R(d), R(low), size);
+	return R(d);
+}
+
 /*
  * What lies outside along one of the merged axes must lie outside along the dimension, not in the
- * next row of it: such a tile gets a coordinate that no array has.
+ * next row of it: such a box gets a coordinate beyond it.
  */
 static struct mopnd merged(struct low *l, const struct param *map, const struct ref *r, int i,
 			   const struct map_place *at)
 {
 	struct mopnd sum = I(0);
 	struct mreg inside = {0}, d;
+	int first = slowest(map, i);
 
-	for (int axis = slowest(map, i); axis <= map->axis[i]; axis++) {
+	while (first < map->axis[i] && is_single(r, first))
+		first++;
+	for (int axis = first; axis <= map->axis[i]; axis++) {
 		struct mopnd size = tc_low_dim(l, &r->alloc->shape[axis]);
 		struct mopnd index = index_along(l, r, axis, at);
 
+		if (!is_single(r, axis) && !is_inside(l, r, axis, at)) {
+			if (axis == first && at->box[axis] > 1)
+				index = clamped(l, index, size, at->box[axis]);
+			else
+				both(l, &inside, index, size);
+		}
 		sum = tc_low_add(l, times(l, sum, size), index);
-		if (!is_single(r, axis) && !is_inside(l, r, axis, at))
-			both(l, &inside, index, size);
 	}
 	if (!inside.id)
 		return sum;
@@ -188,8 +226,10 @@ static struct mopnd merged(struct low *l, const struct param *map, const struct 
 void tc_low_map_place(struct map_place *at)
 {
 	memset(at, 0, sizeof *at);
-	for (int axis = 0; axis < TC_MAX_RANK; axis++)
+	for (int axis = 0; axis < TC_MAX_RANK; axis++) {
 		at->part[axis] = I(0);
+		at->box[axis] = 1;
+	}
 }
 
 void tc_low_map_coordinates(struct low *l, const struct param *map, const struct ref *gmem,

@@ -63,7 +63,7 @@ static void bind_dim(lua_State *L, struct binding *b, int i, int d, const struct
 			 (long long)size, (long long)b->dims[number], b->dim_args[number]);
 		shape_error(L, b, i, more);
 	}
-	if (size > INT32_MAX)
+	if (size > TC_MAP_OUTSIDE)
 		shape_error(L, b, i, ": a named dimension is at most 2^31 - 1");
 }
 
@@ -196,14 +196,13 @@ static uint64_t merged_size(lua_State *L, const struct array *a, int first, int 
 
 	for (int axis = first; axis <= last; axis++)
 		size *= (uint64_t)a->shape[axis];
-	if (first < last && size > INT32_MAX)
-		tc_error(L,
-			 "dimensions %d to %d of %s, an array of more than %d dimensions, are "
-			 "copied as one, which would have %llu elements: at most 2^31 - 1 are "
-			 "possible.\n  What would fit: an array of at most %d dimensions, of the "
-			 "same memory: array:reshape(shape)",
-			 first, last, tc_array_text(L, a), TC_MAP_RANK, (unsigned long long)size,
-			 TC_MAP_RANK);
+	if (first < last && size > TC_MAP_OUTSIDE)
+		tc_error(
+			L,
+			"dimensions %d to %d of %s are copied as one, which would have %llu "
+			"elements: at most 2^31 - 256 are possible.\n  What would fit: an array of "
+			"fewer dimensions, of the same memory: array:reshape(shape)",
+			first, last, tc_array_text(L, a), (unsigned long long)size);
 	return size;
 }
 

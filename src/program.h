@@ -4,7 +4,10 @@
 
 #include "tc.h"
 
-#define TC_MAP_RANK 5 /* dimensions that a tensor map can have */
+#define TC_MAP_RANK 5   /* dimensions that a tensor map can have */
+#define TC_MAP_BOX  256 /* elements along a dimension of its boxes */
+/* A coordinate behind all arrays, with room for a box; a multiple of 16 bytes along a row. */
+#define TC_MAP_OUTSIDE 0x7fffff00
 
 /* One launch parameter of the emitted kernel, filled from the user's arrays. */
 enum param_kind {

@@ -182,7 +182,7 @@ static bool walk(struct transfer *t, emu_box_visitor *visit)
 
 bool emu_tma_add_target(struct transfer *t, uint64_t address)
 {
-	uint32_t alignment = t->op->map.swizzle ? 128 : 16;
+	const uint32_t alignment = 128;
 
 	return emu_mem_shared(t->op->warp->cta, &t->op->op.where, address, emu_tma_footprint(t->op),
 			      alignment, t->op->form->direction == TMA_LOAD ? EMU_WRITE : EMU_READ,
