@@ -132,7 +132,8 @@ end
 -- Counts how often each value occurs, elements by scalars in a loop, and how many there are.
 function kernels.histogram(count, bins)
   return tc.kernel{
-    name = "histogram", args = { tc.gmem({ count }, tc.int32), tc.gmem({ bins }, tc.int32), tc.gmem({ 1 }, tc.float32) },
+    name = "histogram",
+    args = { tc.gmem({ count }, tc.int32), tc.gmem({ bins }, tc.int32), tc.gmem({ 1 }, tc.float32) },
     grid = { 4 }, grid_names = { "x" },
     body = function(values, out, total)
       local role = tc.role{ name = "count", warps = 1 }

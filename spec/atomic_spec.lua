@@ -37,21 +37,22 @@ end
 describe("An atomic update", function()
   for dtype, names in pairs(updates) do
     for _, update in ipairs(names) do
-      for _, o in ipairs{ { rows = 64, columns = 64 }, { rows = 8, columns = 6 }, { rows = 16, columns = 32, transposed = true } } do
-        it(("of GMEM: %s of %s, %d x %d%s"):format(update, dtype, o.rows, o.columns, o.transposed and ", transposed" or ""),
-          function()
-            local kernel = atomics.shared{ update = update, dtype = dtype, rows = o.rows, columns = o.columns,
-              transposed = o.transposed }
-            local a = atomics.numbers({ 3 * o.rows, o.columns }, dtype, 1)
-            local before = atomics.numbers({ o.rows, o.columns }, dtype, 2)
-            local want = atomics.expected(update, dtype, before:totable(), parts_of(a, o.rows))
-            in_all_modes(kernel, function()
-              if not o.transposed then return a, before:copy() end
-              return a, tc.from_table(transposed(before:totable()), dtype)
-            end, function(_, out)
-              assert.are.same(want, o.transposed and transposed(out:totable()) or out:totable())
-            end)
+      for _, o in ipairs{ { rows = 64, columns = 64 }, { rows = 8, columns = 6 },
+                          { rows = 16, columns = 32, transposed = true } } do
+        it(("of GMEM: %s of %s, %d x %d%s"):format(update, dtype, o.rows, o.columns,
+          o.transposed and ", transposed" or ""), function()
+          local kernel = atomics.shared{ update = update, dtype = dtype, rows = o.rows, columns = o.columns,
+            transposed = o.transposed }
+          local a = atomics.numbers({ 3 * o.rows, o.columns }, dtype, 1)
+          local before = atomics.numbers({ o.rows, o.columns }, dtype, 2)
+          local want = atomics.expected(update, dtype, before:totable(), parts_of(a, o.rows))
+          in_all_modes(kernel, function()
+            if not o.transposed then return a, before:copy() end
+            return a, tc.from_table(transposed(before:totable()), dtype)
+          end, function(_, out)
+            assert.are.same(want, o.transposed and transposed(out:totable()) or out:totable())
           end)
+        end)
       end
 
       local in_smem = update == "atomic_add" or dtype == tc.int32 or dtype == tc.uint32
@@ -84,8 +85,9 @@ describe("An atomic update", function()
   it("of single elements counts", function()
     local values, want = tc.randint({ 64 }, tc.int32, { low = 0, high = 5, seed = 7 }), { 0, 0, 0, 0, 0 }
     for _, v in ipairs(values:totable()) do want[v + 1] = want[v + 1] + 1 end
-    in_all_modes(atomics.histogram(64, 5), function() return values, tc.zeros({ 5 }, tc.int32), tc.zeros({ 1 }, tc.float32) end,
-      function(_, out, total)
+    in_all_modes(atomics.histogram(64, 5), function()
+      return values, tc.zeros({ 5 }, tc.int32), tc.zeros({ 1 }, tc.float32)
+    end, function(_, out, total)
         assert.are.same(want, out:totable())
         assert.are.equal(32.0, total:get(0))
       end)
@@ -185,7 +187,8 @@ describe("An atomic update", function()
   end)
 
   it("is a vector where the ISA has one", function()
-    for _, case in ipairs{ { tc.float32, "atomic_add", "add.v4.f32" }, { tc.float16, "atomic_add", "add.noftz.v4.f16x2" },
+    for _, case in ipairs{ { tc.float32, "atomic_add", "add.v4.f32" },
+                           { tc.float16, "atomic_add", "add.noftz.v4.f16x2" },
                            { tc.bfloat16, "atomic_max", "max.noftz.v4.bf16x2" } } do
       for _, target in ipairs(modes.targets) do
         local kernel = atomics.shared{ update = case[2], dtype = case[1], rows = 64, columns = 64 }
@@ -224,7 +227,8 @@ describe("An atomic update", function()
   it("that another CTA reads too early is named, with what orders the two", function()
     local function report(ordered)
       local kernel = tc.kernel{
-        name = "early", args = { tc.gmem({ 16, 64 }, tc.int32), tc.gmem({ 1 }, tc.int32), tc.gmem({ 16, 64 }, tc.int32) },
+        name = "early",
+        args = { tc.gmem({ 16, 64 }, tc.int32), tc.gmem({ 1 }, tc.int32), tc.gmem({ 16, 64 }, tc.int32) },
         grid = { 2 }, grid_names = { "x" },
         body = function(sums, sem, out)
           tc.when(tc.axis_index "x":eq(0), function()
@@ -292,13 +296,14 @@ describe("An atomic update", function()
         one(function() out:store(tile:load()) end)
       end,
     }
-    assert.is_true(#kernel:emulate({ target = "sm_100a", mode = "check" }, tc.zeros({ 16, 64 }, tc.float32)).hazards > 0)
+    local report = kernel:emulate({ target = "sm_100a", mode = "check" }, tc.zeros({ 16, 64 }, tc.float32))
+    assert.is_true(#report.hazards > 0)
   end)
 end)
 
 describe("tc.atomic_*", function()
-  local setup = { args = { tc.gmem({ 64, 64 }, tc.float32), tc.gmem({ 64, 64 }, tc.float16), tc.gmem({ 64, 64 }, tc.int8),
-    tc.gmem({ 64, 63 }, tc.float16), tc.gmem({ 64, 64 }, tc.int32) } }
+  local setup = { args = { tc.gmem({ 64, 64 }, tc.float32), tc.gmem({ 64, 64 }, tc.float16),
+    tc.gmem({ 64, 64 }, tc.int8), tc.gmem({ 64, 63 }, tc.float16), tc.gmem({ 64, 64 }, tc.int32) } }
 
   helper.refuses("takes a value of the ref's shape",
     "Invalid shape for `atomic_add`. Ref shape: (64, 64). Value shape: (32, 64).", function(x)

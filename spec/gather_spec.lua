@@ -68,13 +68,15 @@ describe("a gather", function()
     end)
   end
 
-  -- Rows along one dimension of an array of more; o.at(a, rows, x): the view in turn x of 4, o.place(x): where its element
-  -- (row, column) lies, nil outside.
+  -- Rows along one dimension of an array of more; o.at(a, rows, x): the view in turn x of 4, o.place(x, row, column):
+  -- where its element lies, false outside.
   local B, H = 3, 5
   for title, o in pairs{
-    ["the second of three dimensions"] = { shape = { B, ROWS, 64 }, at = function(a, rows, x) return a:at(x, rows, tc.ds(16, 32)) end,
+    ["the second of three dimensions"] = { shape = { B, ROWS, 64 },
+      at = function(a, rows, x) return a:at(x, rows, tc.ds(16, 32)) end,
       place = function(x, row, column) return x < B and row < ROWS and { x, row, 16 + column } end },
-    ["the first of three dimensions"] = { shape = { ROWS, B, 64 }, at = function(a, rows, x) return a:at(rows, x, tc.ds(32, 32)) end,
+    ["the first of three dimensions"] = { shape = { ROWS, B, 64 },
+      at = function(a, rows, x) return a:at(rows, x, tc.ds(32, 32)) end,
       place = function(x, row, column) return x < B and row < ROWS and { row, x, 32 + column } end },
     ["an indexed view"] = { shape = { B, ROWS, 32 }, at = function(a, rows, x) return a[x]:at(rows) end,
       place = function(x, row, column) return x < B and row < ROWS and { x, row, column } end },
@@ -268,20 +270,23 @@ describe("row numbers", function()
   end
   local function copy(o, view) tc.copy_gmem_to_smem(view, o.tile, o.barrier) end
 
-  local dimension = "Gathers/scatters only supported along one dimension before the last, with integers along all others but "
-    .. "the last"
-  refuses("of columns", dimension, function(o) return o.a:at(tc.all, o.rows) end, function(o) copy(o, o.a:at(o.rows)) end)
+  local dimension = "Gathers/scatters only supported along one dimension before the last, with integers along all "
+    .. "others but the last"
+  local overhangs = "The columns of this gather are not surely inside of the last dimension, and what overhangs would "
+    .. "be of the next row."
+  refuses("of columns", dimension, function(o) return o.a:at(tc.all, o.rows) end,
+    function(o) copy(o, o.a:at(o.rows)) end)
   refuses("twice", dimension, function(o) return o.a:at(o.rows, o.rows) end)
-  refuses("of blocks", dimension, function(o) return o.deep:at(o.rows) end, function(o) copy(o, o.deep:at(1, o.rows)) end)
+  refuses("of blocks", dimension, function(o) return o.deep:at(o.rows) end,
+    function(o) copy(o, o.deep:at(1, o.rows)) end)
   refuses("beside a slice", dimension, function(o) return o.deep:at(o.rows, tc.ds(0, 1)) end,
     function(o) copy(o, o.deep:at(o.rows, 0)) end)
   refuses("of a part of the rows", dimension, function(o) return o.a:at(tc.ds(8, 16)):at(o.rows) end)
   refuses("of a transposed view", dimension, function(o) return o.a:T():at(o.rows) end)
-  refuses("and columns that overhang the row of an index behind it",
-    "The columns of this gather are not surely inside of the last dimension, and what overhangs would be of the next row.",
-    function(o) return o.deep:at(o.rows, 3, tc.ds(32, 64)) end, function(o) return o.deep:at(o.rows, 3, tc.ds(32, 32)) end)
-  refuses("and columns from a recorded one on, behind an index",
-    "The columns of this gather are not surely inside of the last dimension, and what overhangs would be of the next row.",
+  refuses("and columns that overhang the row of an index behind it", overhangs,
+    function(o) return o.deep:at(o.rows, 3, tc.ds(32, 64)) end,
+    function(o) return o.deep:at(o.rows, 3, tc.ds(32, 32)) end)
+  refuses("and columns from a recorded one on, behind an index", overhangs,
     function(o) return o.deep:at(o.rows, 3, tc.ds(tc.axis_index "c" * 8, 32)) end,
     function(o) return o.deep:at(o.rows, 3, tc.ds(tc.axis_index "c" * 32, 32)) end)
   refuses("beside an integer", "Gather/scatter unsupported when using integer indexing",

@@ -89,7 +89,8 @@ describe("a GPU #gpu", function()
   end
 
   on_gpu("runs a pipeline of pipelines", function()
-    for _, o in ipairs{ { rows = 384, columns = 128, turns = 3, steps = 3 }, { rows = 320, columns = 64, turns = 5, steps = 4, delay = 1 },
+    for _, o in ipairs{ { rows = 384, columns = 128, turns = 3, steps = 3 },
+                        { rows = 320, columns = 64, turns = 5, steps = 4, delay = 1 },
                         { rows = 384, columns = 128, turns = 4, steps = 5, computes = 2 } } do
       local a, scale, bias = integers({ o.rows, o.columns }, tc.float32, 1), integers({ 1, 64 }, tc.float32, 2),
         integers({ o.turns, 64 }, tc.float32, 3)
@@ -134,7 +135,8 @@ describe("a GPU #gpu", function()
 
   on_gpu("updates memory atomically", function()
     for dtype, updates in pairs{ [tc.float32] = { "atomic_add" }, [tc.float16] = { "atomic_add", "atomic_max" },
-                                 [tc.bfloat16] = { "atomic_min" }, [tc.int32] = { "atomic_add", "atomic_min", "atomic_xor" },
+                                 [tc.bfloat16] = { "atomic_min" },
+                                 [tc.int32] = { "atomic_add", "atomic_min", "atomic_xor" },
                                  [tc.uint32] = { "atomic_max", "atomic_and", "atomic_or" } } do
       for _, update in ipairs(updates) do
         for _, columns in ipairs{ 64, 6 } do
@@ -170,7 +172,8 @@ describe("a GPU #gpu", function()
 
   on_gpu("tells CTAs by flags of their own, with one fence", function()
     local kernel = tc.kernel{
-      name = "telling", args = { tc.gmem({ 64, 32 }, tc.int32), tc.gmem({ 32, 64, 32 }, tc.int32), tc.gmem({ 32 }, tc.int32) },
+      name = "telling",
+      args = { tc.gmem({ 64, 32 }, tc.int32), tc.gmem({ 32, 64, 32 }, tc.int32), tc.gmem({ 32 }, tc.int32) },
       grid = { 32 }, grid_names = { "x" },
       body = function(tile, out, flags)
         local x = tc.axis_index "x"

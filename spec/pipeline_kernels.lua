@@ -162,7 +162,8 @@ end
 -- Inside a step of a warp-specialised pipeline, a pipeline of the compute role: out = a + sum over the rows of b.
 function pipelines.inner()
   return tc.kernel{
-    name = "inner", args = { tc.gmem({ 128, 64 }, tc.float32), tc.gmem({ 96, 64 }, tc.float32), tc.gmem({ 128, 64 }, tc.float32) },
+    name = "inner",
+    args = { tc.gmem({ 128, 64 }, tc.float32), tc.gmem({ 96, 64 }, tc.float32), tc.gmem({ 128, 64 }, tc.float32) },
     body = function(a, b, out)
       tc.emit_pipeline_warp_specialized(function(_, x, y)
         local sum = tc.var(tc.full({ 64 }, 0, tc.float32))

@@ -258,8 +258,8 @@ describe("tc.emit_pipeline_warp_specialized", function()
 
   for _, case in ipairs{ { "nd", 2 }, { "nd", 3 }, { "nd", 5 }, { "dynamic", 2 }, { "dynamic", 4 }, { "nd", 3, 2 } } do
     local walk, steps, cluster = table.unpack(case)
-    it(("of pipelines: the loads of a tile under the end of the one before, %s, %d at once, %d CTAs"):format(walk, steps,
-      cluster or 1), function()
+    it(("of pipelines: the loads of a tile under the end of the one before, %s, %d at once, %d CTAs"):format(
+      walk, steps, cluster or 1), function()
       local o = { m = 256, n = 192, k = 192, walk = walk, steps = steps, cluster = cluster, overlaps = true }
       local a, b = kernels.integers({ o.m, o.k }, tc.bfloat16, 1), kernels.integers({ o.k, o.n }, tc.bfloat16, 2)
       in_all_modes(pipelines.tiles(o), equal(tc.reference.matmul(a, b)), function()
@@ -268,9 +268,12 @@ describe("tc.emit_pipeline_warp_specialized", function()
     end)
   end
 
-  for _, o in ipairs{ { rows = 384, columns = 128, turns = 3, steps = 2 }, { rows = 384, columns = 128, turns = 3, steps = 3 },
-                      { rows = 320, columns = 64, turns = 5, steps = 4, delay = 1 }, { rows = 96, columns = 64, turns = 3, steps = 2 },
-                      { rows = 384, columns = 128, turns = 4, steps = 5, computes = 2 }, { rows = 384, columns = 64, turns = 2, steps = 1 },
+  for _, o in ipairs{ { rows = 384, columns = 128, turns = 3, steps = 2 },
+                      { rows = 384, columns = 128, turns = 3, steps = 3 },
+                      { rows = 320, columns = 64, turns = 5, steps = 4, delay = 1 },
+                      { rows = 96, columns = 64, turns = 3, steps = 2 },
+                      { rows = 384, columns = 128, turns = 4, steps = 5, computes = 2 },
+                      { rows = 384, columns = 64, turns = 2, steps = 1 },
                       { rows = 384, columns = 64, turns = 2, steps = 3, apart = true } } do
     local title = {}
     for key, value in pairs(o) do title[#title + 1] = key .. " " .. tostring(value) end
@@ -414,7 +417,8 @@ describe("tc.emit_pipeline_warp_specialized", function()
     function() emit{ grid = { tc.axis_index(0) + 1 }, turn = tc.axis_index(0) } end,
     function() emit{ grid = { 4 }, turn = tc.axis_index(0) } end)
   refuses("turns before the first",
-    "bad argument #2 to 'emit_pipeline_warp_specialized' (option 'turn' must be an integer >= 0 or a recorded s32, got integer -1)",
+    "bad argument #2 to 'emit_pipeline_warp_specialized' (option 'turn' must be an integer >= 0 or a recorded s32, "
+    .. "got integer -1)",
     function() emit{ grid = { 4 }, turn = -1 } end, function() emit{ grid = { 4 }, turn = 0 } end)
   refuses("a place in a role",
     "tc.emit_pipeline_warp_specialized stands in shared code, but this is in a block of role 'other'",
@@ -447,7 +451,8 @@ end)
 
 describe("A pipeline that is never called", function()
   local function emit(name)
-    return tc[name](function() end, { grid = { 4 }, in_specs = { tc.block_spec({ 8, 64 }, function(i) return i, 0 end) } })
+    local spec = tc.block_spec({ 8, 64 }, function(i) return i, 0 end)
+    return tc[name](function() end, { grid = { 4 }, in_specs = { spec } })
   end
   local args = { tc.gmem({ 64, 64 }, tc.float16) }
 

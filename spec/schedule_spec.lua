@@ -358,9 +358,11 @@ describe("tc.planar_snake", function()
       return function() tc.planar_snake(-1, { 3, n }, 0, 2) end, function() tc.planar_snake(0, { 3, n }, 0, 2) end
     end, { grid = { 4 } })
   for _, case in ipairs{ { "float", function(x) return x[0]:load() end, "recorded f32: %0" },
-                         { "condition", function() return tc.axis_index(0):lt(2) end, "recorded predicate: grid0 < 2" } } do
+                         { "condition", function() return tc.axis_index(0):lt(2) end,
+                           "recorded predicate: grid0 < 2" } } do
     helper.refuses("takes no " .. case[1],
-      ("bad argument #1 to 'planar_snake' (lin_idx: integer or recorded s32 expected, got tcmma.scalar (%s))"):format(case[3]),
+      ("bad argument #1 to 'planar_snake' (lin_idx: integer or recorded s32 expected, got tcmma.scalar (%s))"):format(
+        case[3]),
       function(x)
         local index = case[2](x)
         return function() tc.planar_snake(index, { 3, 4 }, 0, 2) end,

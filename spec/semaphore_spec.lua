@@ -155,8 +155,8 @@ describe("a semaphore", function()
       local _, fences = text:gsub("fence%.acq_rel%." .. scope .. ";", "")
       local _, signals = text:gsub("red%.relaxed%." .. scope .. "%.global%.add%.u32", "")
       assert.are.same({ 1, CTAS + 2 }, { fences, signals })
-      assert.is_truthy(kernel:ops():find("semaphore_signal_parallel arg2%[0%] %+= 1, .*arg3%[1, 0%] %+= 3, arg3%[0, 1%] %+= 1 "
-        .. "memory_scope=" .. scope))
+      assert.is_truthy(kernel:ops():find("semaphore_signal_parallel arg2%[0%] %+= 1, .*arg3%[1, 0%] %+= 3, "
+        .. "arg3%[0, 1%] %+= 1 memory_scope=" .. scope))
     end)
   end
 
@@ -211,7 +211,8 @@ describe("tc.semaphore_signal_parallel", function()
     function(ints) return { { ints[0], 0 } } end, function(ints) return { { ints[0], 2 } } end)
   refuses("takes at most 64", "tc.semaphore_signal_parallel signals at most 64 semaphores.",
     function(ints) return { ints } end, function(ints) return { ints:at(tc.ds(0, 64)) } end)
-  refuses("takes refs", "bad argument #1 to 'semaphore_signal_parallel' (signal 2: ref or {ref, inc} expected, got integer 5)",
+  refuses("takes refs",
+    "bad argument #1 to 'semaphore_signal_parallel' (signal 2: ref or {ref, inc} expected, got integer 5)",
     function(ints) return { ints[0], 5 } end)
   refuses("takes a list", "bad argument #1 to 'semaphore_signal_parallel' (signals: 1 to 64 expected, got 0)",
     function() return {} end)
