@@ -185,17 +185,20 @@ static int kernel_call(lua_State *L)
 	return launch(L, 0, 2);
 }
 
+/* Options stand at 2, and arrays from 3 on.  The index of the options, 0: none. */
+static int call_options(lua_State *L, const char *const *names)
+{
+	if (lua_gettop(L) < 2)
+		lua_settop(L, 2);
+	return tc_options(L, 2, names) ? 2 : 0;
+}
+
 static int kernel_launch(lua_State *L)
 {
 	static const char *const names[] = {"stream", "device", NULL};
 
 	tc_check_kernel(L, 1);
-	if (!lua_istable(L, 2) && !lua_isnoneornil(L, 2))
-		return tc_argerror(L, 2, "options table expected, got %s", tc_describe(L, 2));
-	if (lua_gettop(L) < 2)
-		lua_settop(L, 2);
-	tc_options(L, 2, names);
-	return launch(L, lua_istable(L, 2) ? 2 : 0, 3);
+	return launch(L, call_options(L, names), 3);
 }
 
 /* The emulated device: the option's target, else the kernel's, the arrays' own, the current one's.
@@ -221,11 +224,7 @@ static int kernel_emulate(lua_State *L)
 	struct binding b = {0};
 	struct err e = {0};
 
-	if (!lua_istable(L, 2) && !lua_isnoneornil(L, 2))
-		return tc_argerror(L, 2, "options table expected, got %s", tc_describe(L, 2));
-	if (lua_gettop(L) < 2)
-		lua_settop(L, 2);
-	tc_options(L, 2, names);
+	call_options(L, names);
 	check_finished(L, k);
 	tc_bind_arguments(L, &b, k, 3);
 	struct device *d = emulate_device(L, &b);
@@ -244,17 +243,13 @@ static int kernel_profile(lua_State *L)
 	struct kern *k = tc_check_kernel(L, 1);
 	struct binding b = {0};
 
-	if (!lua_istable(L, 2) && !lua_isnoneornil(L, 2))
-		return tc_argerror(L, 2, "options table expected, got %s", tc_describe(L, 2));
-	if (lua_gettop(L) < 2)
-		lua_settop(L, 2);
-	tc_options(L, 2, names);
+	int options = call_options(L, names);
 	check_finished(L, k);
 	if (!k->profile)
 		return tc_error(L, "kernel '%s' keeps no times: build it with profile = true",
 				k->name);
 	tc_bind_arguments(L, &b, k, 3);
-	struct device *d = choose_device(L, &b, lua_istable(L, 2) ? 2 : 0);
+	struct device *d = choose_device(L, &b, options);
 	struct compiled *c = compile_for(L, d);
 	struct run *r = prepare(L, &b, &c, true);
 	r->launch.cache = tc_loaded_slot(L, &c->loaded, d);

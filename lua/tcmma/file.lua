@@ -1,5 +1,7 @@
 --- What the readers of array files share.
 
+local arguments = require "tcmma.arguments"
+
 local file = {}
 
 local LARGEST, DEEPEST = 1 << 46, 8
@@ -12,6 +14,17 @@ function file.read(path)
   handle:close()
   if not text then return nil, ("%s: %s"):format(path, why) end
   return text
+end
+
+--- The `load` of a format: what decode(text, opts) makes of the file; nil, message and code.
+function file.load(path, opts, decode)
+  arguments.check(type(path) == "string", 1, "load", "path", path)
+  arguments.check_options(opts, 2, "load", { device = arguments.device })
+  local text, message, code = file.read(path)
+  if not text then return nil, message, code end
+  local results = table.pack(decode(text, opts))
+  if not results[1] then return nil, ("%s: %s"):format(path, results[2]), "format" end
+  return table.unpack(results, 1, results.n)
 end
 
 --- Writes pieces of text; nil, message and code.

@@ -66,15 +66,7 @@ local function decode(text, opts)
   return core.frombytes(data, dtype, shape, opts)
 end
 
-local function load(path, opts)
-  arguments.check(type(path) == "string", 1, "load", "path", path)
-  arguments.check_options(opts, 2, "load", { device = arguments.device })
-  local text, message, code = file.read(path)
-  if not text then return nil, message, code end
-  local array, why = decode(text, opts)
-  if not array then return nil, ("%s: %s"):format(path, why), "format" end
-  return array
-end
+local function load(path, opts) return file.load(path, opts, decode) end
 
 local function save(path, array)
   arguments.check(type(path) == "string", 1, "save", "path", path)

@@ -48,15 +48,7 @@ local function decode(text, opts)
   return arrays, header.__metadata__ or {}
 end
 
-local function load(path, opts)
-  arguments.check(type(path) == "string", 1, "load", "path", path)
-  arguments.check_options(opts, 2, "load", { device = arguments.device })
-  local text, message, code = file.read(path)
-  if not text then return nil, message, code end
-  local arrays, rest = decode(text, opts)
-  if not arrays then return nil, ("%s: %s"):format(path, rest), "format" end
-  return arrays, rest
-end
+local function load(path, opts) return file.load(path, opts, decode) end
 
 local function sorted_names(arrays)
   local names = {}
