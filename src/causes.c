@@ -24,30 +24,39 @@ struct causes {
 	struct ptrvec waits; /* struct site *: wait_smem_to_gmem */
 };
 
-static void add(struct causes *n, const char *rule, bool consequence, const struct op *at,
-		const struct op *other, const char *text)
+/* A hint that is not there yet, for its text; NULL: there is one, or no more room. */
+static struct program_hint *new_hint(struct causes *n, const char *rule, const struct op *at,
+				     const struct op *other)
 {
-	struct arena *a = n->c->arena;
-	struct program_hint hint = {.rule = rule, .consequence = consequence};
+	struct program_hint *hint = &n->hints[n->count];
 
+	if (n->count == MOST_HINTS)
+		return NULL;
+	*hint = (struct program_hint){.rule = rule};
 	if (at && at->pos.file) {
-		hint.file = at->pos.file;
-		hint.line = (uint32_t)at->pos.line;
+		hint->file = at->pos.file;
+		hint->line = (uint32_t)at->pos.line;
 	}
 	if (other && other->pos.file) {
-		hint.other_file = other->pos.file;
-		hint.other_line = (uint32_t)other->pos.line;
+		hint->other_file = other->pos.file;
+		hint->other_line = (uint32_t)other->pos.line;
 	}
 	for (int i = 0; i < n->count; i++)
-		if (n->hints[i].line == hint.line && n->hints[i].other_line == hint.other_line &&
+		if (n->hints[i].line == hint->line && n->hints[i].other_line == hint->other_line &&
 		    strcmp(n->hints[i].rule, rule) == 0)
-			return;
-	if (n->count == MOST_HINTS || (!hint.file && !hint.other_file))
-		return;
-	hint.text = tc_arena_strdup(a, text);
-	hint.file = hint.file ? tc_arena_strdup(a, hint.file) : NULL;
-	hint.other_file = hint.other_file ? tc_arena_strdup(a, hint.other_file) : NULL;
-	n->hints[n->count++] = hint;
+			return NULL;
+	return hint->file || hint->other_file ? hint : NULL;
+}
+
+static void keep(struct causes *n, struct program_hint *hint, bool consequence, const char *text)
+{
+	struct arena *a = n->c->arena;
+
+	hint->consequence = consequence;
+	hint->text = tc_arena_strdup(a, text);
+	hint->file = hint->file ? tc_arena_strdup(a, hint->file) : NULL;
+	hint->other_file = hint->other_file ? tc_arena_strdup(a, hint->other_file) : NULL;
+	n->count++;
 }
 
 /* "tc.copy_smem_to_gmem (line 12)" */
@@ -86,38 +95,53 @@ static void keep_store(struct causes *n, const struct site *site)
  * The reader, which the leader issues, may begin before other warps of the role have stored: what
  * they then write is written while it reads, or not there yet.
  */
-static void look_at_reader(struct causes *n, const struct site *site, const struct ref *r,
-			   const char *call, const char *in_flight)
+static void look_at_pair(struct causes *n, const struct op *store, const struct op *reader,
+			 const char *call, const char *in_flight)
 {
 	struct kern *k = n->c->kern;
+	const struct {
+		const char *rule;
+		const struct op *at, *other;
+		bool consequence;
+	} shown[] = {{in_flight, store, reader, true},
+		     {"proxy-fence", reader, store, false},
+		     {"shared-race", reader, store, false},
+		     {"undefined-shared", reader, NULL, true}};
 
-	if (!r || r->alloc->space != SP_SMEM)
-		return;
-	for (const struct uncommitted *u = n->stores; u; u = u->next) {
-		const struct op *store = u->store;
-		const char *text;
+	for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+		struct program_hint *hint = new_hint(n, shown[i].rule, shown[i].at, shown[i].other);
 
-		if (u->role != site->role || !shares_storage(store->u.store.ref->alloc, r->alloc))
-			continue;
-		text = tc_arena_printf(&k->arena, "tc.commit_smem() between %s and %s",
-				       call_at(k, "ref:store", store), call_at(k, call, site->op));
-		add(n, in_flight, true, store, site->op, text);
-		add(n, "proxy-fence", false, site->op, store, text);
-		add(n, "shared-race", false, site->op, store, text);
-		add(n, "undefined-shared", true, site->op, NULL, text);
+		if (hint)
+			keep(n, hint, shown[i].consequence,
+			     tc_arena_printf(&k->arena, "tc.commit_smem() between %s and %s",
+					     call_at(k, "ref:store", store),
+					     call_at(k, call, reader)));
 	}
 }
 
-/* ---- copies to GMEM ---------------------------------------------------------------------------
- */
+static void look_at_reader(struct causes *n, const struct site *site, const struct ref *r,
+			   const char *call, const char *in_flight)
+{
+	if (!r || r->alloc->space != SP_SMEM)
+		return;
+	for (const struct uncommitted *u = n->stores; u; u = u->next)
+		if (u->role == site->role && shares_storage(u->store->u.store.ref->alloc, r->alloc))
+			look_at_pair(n, u->store, site->op, call, in_flight);
+}
+
+/* ---- copies to GMEM ------------------------------------------------------------ */
 
 /* The role waits, and for fewer copies than it takes; or nowhere. */
 static void look_at_store(struct causes *n, const struct site *site)
 {
 	struct kern *k = n->c->kern;
-	const char *copy = call_at(k, "tc.copy_smem_to_gmem", site->op), *text;
+	struct program_hint *hint = new_hint(n, "bulk-read-not-awaited", NULL, site->op);
 	const struct op *wait = NULL;
+	const char *copy, *text;
 
+	if (!hint)
+		return;
+	copy = call_at(k, "tc.copy_smem_to_gmem", site->op);
 	for (int i = 0; i < n->waits.count; i++) {
 		const struct site *w = n->waits.item[i];
 
@@ -142,31 +166,32 @@ static void look_at_store(struct causes *n, const struct site *site)
 			"role writes, tc.barrier_arrive(b) behind it and "
 			"tc.barrier_wait(b) there",
 			call_at(k, "tc.wait_smem_to_gmem(0)", wait), copy);
-	add(n, "bulk-read-not-awaited", false, NULL, site->op, text);
+	keep(n, hint, false, text);
 }
 
-/* ---- copies from GMEM -------------------------------------------------------------------------
- */
+/* ---- copies from GMEM ------------------------------------------------------------ */
 
 static void look_at_load(struct causes *n, const struct op *o)
 {
 	struct kern *k = n->c->kern;
 	const struct ref *src = o->u.copy.src;
+	struct program_hint *hint = new_hint(n, "boxes-outside", o, NULL);
 	const char *at = "";
 
+	if (!hint)
+		return;
 	for (int i = 0; i < src->alloc->rank; i++)
 		at = tc_arena_printf(&k->arena, "%s%s%s", at, i ? ", " : "",
 				     src->start[i] ? tc_val_text(k, src->start[i]) : "0");
-	add(n, "boxes-outside", false, o, NULL,
-	    tc_arena_printf(
-		    &k->arena,
-		    "other indices: it copies %s of %s from (%s) on; ref:tile(index, shape) "
-		    "counts tiles, ref:at elements",
-		    tc_shape_text(k, src), tc_ref_text(k, tc_ref_whole(k, src->alloc)), at));
+	keep(n, hint, false,
+	     tc_arena_printf(
+		     &k->arena,
+		     "other indices: it copies %s of %s from (%s) on; ref:tile(index, shape) "
+		     "counts tiles, ref:at elements",
+		     tc_shape_text(k, src), tc_ref_text(k, tc_ref_whole(k, src->alloc)), at));
 }
 
-/* ---- all
- * ----------------------------------------------------------------------------------------- */
+/* ---- all ------------------------------------------------------------------ */
 
 static void collect_waits(void *arg, const struct site *site)
 {

@@ -54,8 +54,7 @@ __attribute__((format(printf, 4, 5))) static void add(struct linting *n, const s
 	n->at = &lint->next;
 }
 
-/* ---- the values that an index takes ------------------------------------------------------------
- */
+/* ---- the values that an index takes --------------------------------------- */
 
 #define MOST_LEAVES 8
 
@@ -251,39 +250,40 @@ static bool goes_below(const struct kern *k, const struct val *start, int64_t le
 	return true;
 }
 
+static struct beyond at_value(struct kern *k, const struct val *start, int axis, bool before,
+			      const char *gets, int64_t value)
+{
+	return (struct beyond){tc_arena_printf(&k->arena, "%s, which gets %s to %lld",
+					       tc_val_text(k, start), gets, (long long)value),
+			       axis, before};
+}
+
 /* Along one axis; what begins before the array is outside of it for a copy to it. */
 static struct beyond beyond(struct linting *n, const struct site *site, const struct ref *r,
 			    int axis)
 {
+	static const struct beyond inside;
 	struct kern *k = n->low.c->kern;
 	const struct dim *size = &r->alloc->shape[axis];
 	const struct val *start = r->start[axis];
 	struct interval all = tc_low_interval(&n->low, start);
-	int64_t extent = r->extent[axis].size, value;
-	int64_t least = site->op->kind == OP_COPY_SMEM_TO_GMEM ? 0 : 1 - extent;
-	int64_t end = size->size < 0 ? INT64_MAX : size->size;
-	const char *text = tc_val_text(k, start);
+	int64_t least = site->op->kind == OP_COPY_SMEM_TO_GMEM ? 0 : 1 - r->extent[axis].size;
+	int64_t end = size->size < 0 ? INT64_MAX : size->size, value;
 
 	if (site->times.maybe)
-		return (struct beyond){NULL, axis, false};
+		return inside;
 	if (is_behind_size(start, size))
-		return (struct beyond){text, axis, false};
+		return (struct beyond){tc_val_text(k, start), axis, false};
 	if (all.low >= end || all.high < least)
 		return (struct beyond){tc_val_is_const(start, &value)
 					       ? tc_integer_text(k, value)
-					       : tc_join(k, text, ", always"),
+					       : tc_join(k, tc_val_text(k, start), ", always"),
 				       axis, all.high < least};
-	if (!is_certain(site))
-		return (struct beyond){NULL, axis, false};
-	if (goes_beyond(k, site->op, r, start, end, &value))
-		return (struct beyond){tc_arena_printf(&k->arena, "%s, which gets up to %lld", text,
-						       (long long)value),
-				       axis, false};
-	if (goes_below(k, start, least, &value))
-		return (struct beyond){tc_arena_printf(&k->arena, "%s, which gets down to %lld",
-						       text, (long long)value),
-				       axis, true};
-	return (struct beyond){NULL, axis, false};
+	if (is_certain(site) && goes_beyond(k, site->op, r, start, end, &value))
+		return at_value(k, start, axis, false, "up", value);
+	if (is_certain(site) && goes_below(k, start, least, &value))
+		return at_value(k, start, axis, true, "down", value);
+	return inside;
 }
 
 static const char *call_text(struct kern *k, const struct op *o)
@@ -384,8 +384,7 @@ static void look_at_accesses(struct linting *n, const struct site *site)
 	}
 }
 
-/* ---- arrivals ----------------------------------------------------------------------------------
- */
+/* ---- arrivals ------------------------------------------------------------ */
 
 static void mark_awaited(void *arg, const struct site *site)
 {
@@ -396,8 +395,7 @@ static void mark_awaited(void *arg, const struct site *site)
 		n->awaited[b->id] = true;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------
- */
+/* ---- all ------------------------------------------------------------ */
 
 static void look_at(void *arg, const struct site *site)
 {

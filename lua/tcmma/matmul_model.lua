@@ -67,10 +67,9 @@ local function cdiv(a, b) return (a + b - 1) // b end
 local function bytes_of(dtype) return dtype.bits / 8 end
 
 --- The pieces {at=, width=} of the columns that the epilogue moves: as many of `piece` bytes as fit, then narrower
--- ones down to 16. Blackwell's accumulators of 64 rows can only be loaded whole.
+-- ones down to 16.
 function model.pieces(problem, config)
   local columns, bits = config.tile_n, config.swap and 16 or problem.out_dtype.bits
-  if config.tile_m == 64 and problem.target ~= "sm_90a" then return { { at = 0, width = columns } } end
   local list, at, bytes = {}, 0, config.piece
   while bytes >= 16 do
     local width = bytes * 8 // bits
