@@ -4,9 +4,11 @@ local tc = require "tcmma"
 
 local function here() return debug.getinfo(2, "l").currentline end
 
+local target = "sm_100a"
+
 local function fixes(kernel, mode, ...)
   local list = {}
-  for _, hazard in ipairs(kernel:emulate({ target = "sm_100a", mode = mode }, ...).hazards) do
+  for _, hazard in ipairs(kernel:emulate({ target = target, mode = mode }, ...).hazards) do
     local fix = hazard.message:match "\n    fix: ([^\n]*)$"
     list[hazard.rule] = fix:match "^(.*) %(in PTX: .*%)$" or fix
   end
@@ -40,7 +42,9 @@ local function through(o, mode)
   return fixes(through_smem(o), mode, a, tc.zeros({ 512, 64 }, tc.f16))
 end
 
-describe("A report of a kernel", function()
+for _, each in ipairs{ "sm_100a", "sm_90a" } do
+describe("A report of a kernel on " .. each, function()
+  setup(function() target = each end)
   it("whose call is there names nothing", function()
     for _, mode in ipairs{ "check", "random" } do assert.are.same({}, through({ slots = 2, n = 1 }, mode)) end
   end)
@@ -59,7 +63,7 @@ describe("A report of a kernel", function()
 
   it("says what mends the rule itself in PTX, but not where the hazard is a consequence", function()
     local kernel, a = through_smem{ slots = 2, n = 1, without = "commit" }, tc.ones({ 512, 64 }, tc.f16)
-    local report = kernel:emulate({ target = "sm_100a", mode = "check" }, a, tc.zeros(a.shape, a.dtype))
+    local report = kernel:emulate({ target = target, mode = "check" }, a, tc.zeros(a.shape, a.dtype))
     for _, hazard in ipairs(report.hazards) do
       assert.are.equal(hazard.rule == "proxy-fence", hazard.message:find("(in PTX: ", 1, true) ~= nil, hazard.message)
     end
@@ -124,3 +128,4 @@ describe("A report of a kernel", function()
       .. "ref:tile(index, shape) counts tiles, ref:at elements", list["boxes-outside"])
   end)
 end)
+end

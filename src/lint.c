@@ -327,7 +327,7 @@ static void look(struct linting *n, const struct site *site, const struct ref *r
 	if (r->alloc->space != SP_GMEM)
 		return;
 	a = access_of(n, site, r);
-	for (int i = r->rows ? 1 : 0; i < r->alloc->rank && !b.at && !a->inside; i++)
+	for (int i = 0; i < r->alloc->rank && !b.at && !a->inside; i++)
 		if (r->extent[i].size >= 0)
 			b = beyond(n, site, r, i);
 	a->inside |= !b.at;
