@@ -1,6 +1,7 @@
 -- The same PTX on a GPU and on the emulator, compared bit for bit: `make check-device-bits`.
 --   lua spec/device_compare.lua [--device cuda:0|none] [--groups scalar,convert,...] [--out FOLDER] [--record FILE]
--- `--collect yes` only sums up what a run left in its folder.
+-- `--collect yes` only sums up what a run left in its folder; `--missing yes` runs the cases that spec/device/results.txt
+-- has no hash of.
 -- Without a device ("none") every kernel is assembled, and what the emulator leaves is compared with
 -- spec/device/results.txt.
 package.path = "./?.lua;" .. package.path
@@ -82,10 +83,16 @@ local function worker(options)
   local function tell(...) log:write(table.concat({ ... }, "\t"), "\n") end
   local cases = groups.cases(options.worker)
   local part, parts = options.part:match "(%d+)of(%d+)"
-  local size = (#cases + parts - 1) // parts
-  local first = math.max((part - 1) * size + 1, tonumber(options.first))
-  runner.on_device(cases, device, math.tointeger(first), math.tointeger(math.min(part * size, #cases)),
-    function(i) tell("begin", i) end, function(i, case, outcome)
+  local numbers = {}
+  for i, case in ipairs(cases) do
+    local known = (recorded[case.family] or {})[case.number] or "?"
+    if options.missing ~= "yes" or known == "?" then numbers[#numbers + 1] = i end
+  end
+  local size, share = (#numbers + parts - 1) // parts, {}
+  for at = math.tointeger((part - 1) * size + 1), math.tointeger(math.min(part * size, #numbers)) do
+    if numbers[at] >= tonumber(options.first) then share[#share + 1] = numbers[at] end
+  end
+  runner.on_device(cases, device, share, function(i) tell("begin", i) end, function(i, case, outcome)
       case.index = i
       local known = (recorded[case.family] or {})[case.number]
       tell("case", i, case.family, case.name, judge(case, outcome, known, options))
@@ -104,14 +111,24 @@ local function last_begun(path)
   return begun, finished
 end
 
+-- Runs a worker; on a device a log that stands still for half a minute tells of a kernel that never ends.
+local watched = [[
+timeout %d %s & worker=$!
+while kill -0 $worker 2>/dev/null; do
+  sleep 0.2
+  if [ $(($(date +%%s) - $(stat -c %%Y '%s'))) -gt %d ]; then kill -9 $worker; fi
+done
+wait $worker]]
+
 local function supervise(options)
   local first, deadline = 1, os.time() + tonumber(options.seconds)
   write(options.log, "")
   while os.time() < deadline do
-    local ok = os.execute((
-      "timeout %s %s %s --worker '%s' --part %s --first %d --device %s --out '%s' --log '%s' >>'%s.err' 2>&1")
-      :format(deadline - os.time() + 1, os.getenv "LUA" or "lua5.4", arg[0], options.supervise, options.part, first,
-        options.device, options.out, options.log, options.log))
+    local command = ("%s %s --worker '%s' --part %s --first %d --device %s --out '%s' --log '%s' --missing %s >>'%s.err' 2>&1")
+      :format(os.getenv "LUA" or "lua5.4", arg[0], options.supervise, options.part, first, options.device, options.out,
+        options.log, options.missing or "no", options.log)
+    local ok = os.execute(watched:format(deadline - os.time() + 1, command, options.log,
+      options.device == "none" and 3600 or 30))
     local begun, finished = last_begun(options.log)
     if ok and finished then return end
     if begun < first then break end
@@ -161,7 +178,7 @@ local function summary(options, chosen)
   if options.record then
     groups.record(options.record,
       "# What an NVIDIA H200 left in memory: families of cases, the end of a hash of each case's memory.\n",
-      results)
+      results, groups.recorded(RECORD))
   end
   print(("details: %s/notes.txt"):format(options.out))
   return bad
@@ -179,10 +196,10 @@ local function main(options)
   for _, group in ipairs(chosen) do
     for part = 1, group.parts do
       running[#running + 1] = assert(io.popen((
-        "%s %s --supervise %s --part %dof%d --device %s --out '%s' --log '%s/%s.%d.log'%s")
+        "%s %s --supervise %s --part %dof%d --device %s --out '%s' --log '%s/%s.%d.log' --missing %s --seconds %s")
         :format(os.getenv "LUA" or "lua5.4", arg[0], group.name, part, group.parts, options.device, options.out,
           options.out,
-          group.name, part, " --seconds " .. (options.seconds or group.seconds or 80))))
+          group.name, part, options.missing or "no", options.seconds or group.seconds or 80)))
     end
   end
   for _, process in ipairs(running) do

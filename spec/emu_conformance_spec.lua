@@ -33,8 +33,6 @@ end
 -- What the assembler takes and the emulator refuses by name, since the ISA gives it no meaning here.
 local known = {
   "kind::i8.*, %d+;$",       -- an exponent for D, of integers
-  "^mapa%.u32",              -- a generic address of 32 bits in a program of 64
-  "^istypep",                -- textures
   "^mma%.sp.*m16n8k32%.row%.col%.f32%.f16%.f16%.f32.*, [23];$", -- a selector that all other types refuse
 }
 

@@ -293,6 +293,9 @@ describe("a copy of pixels", function()
     report = tc.ptx(load_text { bytes = 768, at = { 0, 0, 0, 0 }, offsets = { 0, 256 }, mode = "im2col" }):kernel "k"
       :emulate { block = { 32 }, smem = 65600, args = { wide, out } }
     assert.matches("im2col offset 1 is 256; for rank 4 it has 8 bits", tostring(report), 1, true)
+    report = tc.ptx(load_text { bytes = 768, at = { 0, 5, 0, 0 }, offsets = { 0, 0 }, mode = "im2col" }):kernel "k"
+      :emulate { block = { 32 }, smem = 65600, args = { wide, out } }
+    assert.matches("coordinate 1 is 5, behind the box of pixels, which ends at 4", tostring(report), 1, true)
     assert.has_error(function()
       tc.tensormap(array, { dims = o.sizes, box = { 8, 4, 1 }, im2col = { lower = { 0 }, upper = { 0 }, channels = 8,
         pixels = 4 } })
@@ -346,8 +349,55 @@ local function check_interleaved(device)
   end
 end
 
+-- Pixels of {W, slices, N} or {W, H, slices, N}: the width is dimension 0, a pixel has one slice, at its coordinate.
+local function check_interleaved_pixels(device)
+  for _, o in ipairs {
+    { il = "16B", dims = { 9, 4, 3 }, lower = { -1 }, upper = { 0 }, offsets = { 1 }, step = { 1 }, at = { 2 },
+      slice = 1, image = 0, pixels = 24 },
+    { il = "16B", dims = { 6, 5, 4, 2 }, lower = { -1, 0 }, upper = { 0, -1 }, offsets = { 0, 1 }, step = { 2, 1 },
+      at = { -1, 1 }, slice = 3, image = 0, pixels = 20 },
+    { il = "32B", dims = { 6, 5, 4, 2 }, lower = { -1, -1 }, upper = { -1, -1 }, offsets = { 2, 1 }, step = { 1, 1 },
+      at = { 0, -1 }, slice = 2, image = 0, pixels = 40 },
+  } do
+    local words, rank = o.il == "16B" and 4 or 8, #o.dims
+    local strides, pitch, steps = {}, o.dims[1] * words * 4, {}
+    for d = 2, rank do strides[d - 1], pitch = pitch, pitch * o.dims[d] end
+    for d = 1, rank do steps[d] = o.step[d] or 1 end
+    local array = ramp({ pitch // 4 }, device)
+    local map = tc.tensormap(array, { dims = o.dims, strides = strides, element_strides = steps, interleave = o.il,
+      swizzle = o.il == "32B" and "32B" or "none",
+      im2col = { lower = o.lower, upper = o.upper, channels = words, pixels = o.pixels } })
+    local w, h, image, want = o.at[1], o.at[2] or 0, o.image, {}
+    for _ = 1, o.pixels do
+      local x, y = w + o.offsets[1], h + (o.offsets[2] or 0)
+      local inside = x >= 0 and x < o.dims[1] and (rank == 3 or y >= 0 and y < o.dims[2]) and image < o.dims[rank]
+      local place = x * words + (rank == 4 and y * strides[1] // 4 or 0) + o.slice * strides[rank - 2] // 4
+        + image * strides[rank - 1] // 4
+      for word = 1, words do want[#want + 1] = inside and place + word or 0 end
+      w = w + o.step[1]
+      if w > o.dims[1] - 1 + o.upper[1] then
+        w, h = o.lower[1], h + (o.step[2] or 1)
+        if rank == 3 or h > o.dims[2] - 1 + o.upper[2] then h, image = o.lower[2] or 0, image + 1 end
+      end
+    end
+    local at = { o.at[1] }
+    if rank == 4 then at[2] = o.at[2] end
+    at[#at + 1], at[#at + 2] = o.slice, o.image
+    local out = tc.zeros({ #want }, tc.i32, device and { device = device })
+    run(load_text { bytes = 4 * #want, at = at, offsets = o.offsets, mode = "im2col" }, map, out)
+    local got = out:totable()
+    for i, value in ipairs(want) do
+      local byte = 4 * (i - 1)
+      if o.il == "32B" then byte = byte ~ (byte >> 7 & 1) << 4 end
+      assert.equal(value, got[byte // 4 + 1])
+    end
+  end
+end
+
 describe("a copy of an interleaved layout", function()
   it("takes one slice of the channels of each pixel", function() check_interleaved() end)
+
+  it("takes pixels, a slice of each", function() check_interleaved_pixels() end)
 end)
 
 describe("a copy of pixels on a GPU #gpu", function()
@@ -357,5 +407,7 @@ describe("a copy of pixels on a GPU #gpu", function()
   end
   ;(device and it or pending)("takes slices of interleaved layouts",
     function() check_interleaved(device) end)
+  ;(device and it or pending)("takes pixels of interleaved layouts",
+    function() check_interleaved_pixels(device) end)
   ;(device and it or pending)("stores and reduces from pixel to pixel", function() check_store(device) end)
 end)

@@ -206,7 +206,10 @@ row("mapa(|.shared::cluster).u64", "l l r")
 row("mapa(|.shared::cluster).u32", "r r r")
 row("getctarank.u64", "r l")
 row("getctarank.shared::cluster.u32", "r r")
-row("istypep.texref", "p l")
+row("(mapa|getctarank)(|.shared::cluster|.shared|.global).(u32|u64)", "(r r|l l|r l) r")
+row("getctarank(|.shared::cluster|.shared).(u32|u64)", "r (r|l)")
+row("istypep.(texref|samplerref|surfref)", "p (l|r)")
+row("istypep", "p l")
 
 ---- atomics
 
@@ -451,7 +454,8 @@ end
 row("wmma.mma.sync.aligned.(row|col).(row|col).m16n16k16.f32.bf16.bf16.f32", "8f 4r 4r 8f")
 row("wmma.mma.sync.aligned.(row|col).(row|col).m16n16k8.f32.tf32.tf32.f32", "8f 4r 4r 8f")
 row("wmma.mma.sync.aligned.(row|col).(row|col).m16n16k16.s32.(s8.s8|u8.u8).s32(|.satfinite)", "8r 2r 2r 8r")
-row("wmma.mma.sync.aligned.(row|col).(row|col).m8n8k4(|.rn).f64.f64.f64.f64", "2d {d} {d} 2d")
+row("wmma.mma.sync.aligned.(row|col).(row|col).m8n8k4(|.rn|.rz|.rm|.rp|.rna).f64.f64.f64.f64", "2d {d} {d} 2d")
+row("wmma.mma.sync.aligned.row.col.m16n16k16(|.rn|.rz).f32.bf16.bf16.f32", "8f 4r 4r 8f")
 
 ---- wgmma
 

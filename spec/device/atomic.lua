@@ -135,6 +135,34 @@ local function semantics(add)
   end
 end
 
+-- Every operation with orders and scopes that its own cases lack.
+local function ordered(add)
+  for number, order in ipairs { "relaxed.cta", "acq_rel.gpu", "acquire.cluster", "release.sys" } do
+    for _, list in ipairs { forms, vectors } do
+      for _, form in ipairs(list) do
+        for _, type in ipairs(form[3]) do
+          local items = list == vectors and form[4][number % #form[4] + 1] or 1
+          local element = type == "b128" and "b64" or type
+          local input = operands.packed(element, ROWS * 48 * 8 // operands.bits[element], number)
+          for _, where in ipairs(items > 1 and { "global" } or { "global", "generic", "shared", "cluster" }) do
+            local reduces = form[1] ~= "exch" and form[1] ~= "cas" and not order:match "^ac"
+            for _, returns in ipairs(reduces and { true, false } or { true }) do
+              local name = ("%s.%s%s.%s.%s%s%s"):format(returns and "atom" or "red", order, places[where][4], form[1],
+                form[2], items > 1 and ("v%d."):format(items) or "", type)
+              -- semantics() has them with other operands
+              local again = where == "global" and form[1] == "add" and type == "u32" and " again" or ""
+              add { name = where == "generic" and name .. " (generic)" or name .. again, stride = 32, block = { 256 },
+                text = text_of(name, form[1], type, items, where, returns), grid = { ROWS // 256 },
+                cluster = where == "cluster" and { 2 } or nil,
+                args = { { input = input }, { output = ROWS * 32 } } }
+            end
+          end
+        end
+      end
+    end
+  end
+end
+
 -- All threads on one cell: integers, in any order the same.
 local function one_cell(add)
   for _, form in ipairs { "add.u32", "add.s32", "add.u64", "min.u32", "min.s32", "min.u64", "min.s64", "max.u32",
@@ -177,5 +205,6 @@ return function()
   own_cells(add)
   semantics(add)
   one_cell(add)
+  ordered(add)
   return cases
 end

@@ -10,8 +10,9 @@ local M = {
     parts = 1 },
   { name = "matrix", parts = 1 }, { name = "mma", parts = 1 }, { name = "wgmma", parts = 10 }, { name = "witness",
     parts = 2 },
-  { name = "maps", parts = 1 }, { name = "tensor", parts = 3 }, { name = "interleave", parts = 1 },
-  { name = "edge", parts = 9, seconds = 12 },
+  { name = "maps", parts = 1 }, { name = "tensor", parts = 3 }, { name = "interleave", parts = 2 },
+  { name = "edge", parts = 9, seconds = 12 }, { name = "video", parts = 4 }, { name = "wmma", parts = 1 },
+  { name = "pixels", parts = 2 }, { name = "access", parts = 1 }, { name = "order", parts = 1 },
 }
 
 -- The cases of a group; each has a family and its number there.
@@ -46,20 +47,20 @@ function M.recorded(path)
   return recorded
 end
 
--- results: [group][name of the case] = hash; cases without one get "?".
-function M.record(path, header, results)
+-- results: [group][name of the case] = hash; cases without one keep that of `before`, or get "?".
+function M.record(path, header, results, before)
   local file = assert(io.open(path, "w"))
   file:write(header)
   for _, group in ipairs(M) do
-    local hashes = results[group.name]
-    if hashes and next(hashes) then
+    local hashes, old = results[group.name] or {}, before[group.name] or {}
+    if next(hashes) or next(old) then
       local families, order = {}, {}
       for _, case in ipairs(M.cases(group.name)) do
         if not families[case.family] then
           families[case.family] = {}
           order[#order + 1] = case.family
         end
-        table.insert(families[case.family], hashes[case.name] or "?")
+        table.insert(families[case.family], hashes[case.name] or (old[case.family] or {})[case.number] or "?")
       end
       file:write("[", group.name, "]\n")
       for _, family in ipairs(order) do file:write(" ", family, ": ", table.concat(families[family], " "), "\n") end

@@ -170,5 +170,21 @@ return function()
       for selector = 0, selectors(s) - 1 do cases_of(add, s, word, selector) end
     end
   end
+  for _, rounding in ipairs { ".rn", ".rz", ".rm", ".rp" } do
+    cases_of(add, shape(8, 8, 4, { "f64", "f64", "f64", "f64" }, { clamp = rounding }), "mma", 0)
+    for _, k in ipairs { 4, 8, 16 } do
+      cases_of(add, shape(16, 8, k, { "f64", "f64", "f64", "f64" }, { clamp = rounding }), "mma", 0)
+    end
+  end
+  for _, clamp in ipairs { "", ".satfinite" } do
+    for _, types in ipairs { { "s4", "s4" }, { "u4", "s4" }, { "u4", "u4" } } do
+      for _, k in ipairs { 64, 128 } do
+        local s = shape(16, 8, k, { "s32", types[1], types[2], "s32" }, { sparse = true, clamp = clamp })
+        for _, word in ipairs { "mma.sp", "mma.sp::ordered_metadata" } do
+          for selector = 0, selectors(s) - 1 do cases_of(add, s, word, selector) end
+        end
+      end
+    end
+  end
   return cases
 end

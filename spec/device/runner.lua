@@ -54,7 +54,7 @@ local function assemble(texts, indices, refused)
   end
 end
 
--- Distinct texts of the cases; each case gets the index of its own.
+-- Distinct texts of the cases; each case gets the index of its text.
 local function distinct(cases)
   local texts, index = {}, {}
   for _, case in ipairs(cases) do
@@ -151,21 +151,33 @@ end
 
 -- ---- a group -------------------------------------------------------------------------------------
 
--- Calls each(i, case, outcome) for cases first to last of a list; outcome.device are the bytes, or outcome.refused
--- why the
--- assembler (or outcome.failed why the driver) does not take it.  before(i) is called ahead of anything that can break.
-function M.on_device(cases, device, first, last, before, each)
+-- The kernels of a batch that these cases need.
+local function needed(cases, numbers, batch)
+  local indices, seen = {}, {}
+  for _, i in ipairs(numbers) do
+    local kernel = cases[i].kernel
+    if (kernel - 1) // BATCH == batch and not seen[kernel] then
+      seen[kernel] = true
+      indices[#indices + 1] = kernel
+    end
+  end
+  table.sort(indices)
+  return indices
+end
+
+-- Calls each(i, case, outcome) for the cases with these numbers, in rising order; outcome.device are the bytes, or
+-- outcome.refused why the assembler (or outcome.failed why the driver) does not take it.  before(i) is called ahead of
+-- anything that can break.
+function M.on_device(cases, device, numbers, before, each)
   local texts = distinct(cases)
   local refused, module, loaded = {}, nil, nil
-  for i = first, last do
+  for _, i in ipairs(numbers) do
     local case = cases[i]
     local batch = (case.kernel - 1) // BATCH
     if case.whole then
       module = tc.ptx(case.text)
     elseif batch ~= loaded then
-      local indices = {}
-      for k = batch * BATCH + 1, math.min(#texts, (batch + 1) * BATCH) do indices[#indices + 1] = k end
-      module, loaded = assemble(texts, indices, refused), batch
+      module, loaded = assemble(texts, needed(cases, numbers, batch), refused), batch
     end
     local outcome = {}
     if refused[case.kernel] then

@@ -260,6 +260,120 @@ local function least_normals(add)
   products("fma.rn.ftz.f16", "fma.rn.ftz.f16", "%h", "0x3b00", "0x0400", 16, true)
 end
 
+-- Modifiers that the lists before leave out.
+local function spelled(add)
+  for _, type in ipairs { "f16", "f16x2" } do
+    simple(add, "abs.ftz." .. type, type, type)
+    simple(add, "neg.ftz." .. type, type, type)
+    for _, op in ipairs { "add", "sub", "mul" } do simple(add, op .. ".ftz." .. type, type, type, type) end
+    for _, op in ipairs { "min", "max" } do
+      for _, tail in ipairs { ".ftz", ".ftz.NaN", ".ftz.xorsign.abs", ".ftz.NaN.xorsign.abs" } do
+        simple(add, op .. tail .. "." .. type, type, type, type)
+      end
+    end
+  end
+  for _, type in ipairs { "f16", "bf16", "f16x2", "bf16x2" } do
+    simple(add, "fma.rn.oob." .. type, type, type, type, type)
+    simple(add, "fma.rn.oob.relu." .. type, type, type, type, type)
+  end
+  for _, op in ipairs { "add", "sub", "mul" } do
+    for _, tail in ipairs { ".f32", ".ftz.f32", ".sat.f32", ".ftz.sat.f32" } do
+      simple(add, op .. tail, "f32", "f32", "f32")
+    end
+    simple(add, op .. ".f64", "f64", "f64", "f64")
+  end
+  for _, op in ipairs { "min", "max" } do
+    for _, tail in ipairs { "", ".ftz", ".NaN", ".ftz.NaN", ".xorsign.abs", ".NaN.xorsign.abs", ".ftz.NaN.xorsign.abs" } do
+      simple(add, op .. tail .. ".f32", "f32", "f32", "f32")
+    end
+    simple(add, op .. ".f64", "f64", "f64", "f64")
+  end
+  for _, bits in ipairs { 16, 32, 64 } do
+    local type = "b" .. bits
+    simple(add, "shr." .. type, type, type, "u32")
+    simple(add, "shl." .. type, type, type, "u32")
+    simple(add, "not." .. type, type, type)
+  end
+  for _, mode in ipairs { "wrap", "clamp" } do
+    for _, side in ipairs { "l", "r" } do
+      simple(add, ("shf.%s.%s.b32"):format(side, mode), "b32", "b32", "b32", "u32")
+    end
+    simple(add, ("bmsk.%s.b32"):format(mode), "b32", "u32", "u32")
+    for _, type in ipairs { "u32", "s32" } do
+      simple(add, ("szext.%s.%s"):format(mode, type), type, type, "u32")
+    end
+  end
+  for _, mode in ipairs { "f4e", "b4e", "rc8", "ecl", "ecr", "rc16" } do
+    simple(add, "prmt.b32." .. mode, "b32", "b32", "b32", "b32")
+  end
+  simple(add, "fns.b32", "u32", "b32", "u32", "s32")
+  for _, a in ipairs { "u32", "s32" } do
+    for _, b in ipairs { "u32", "s32" } do simple(add, ("dp4a.%s.%s"):format(a, b), "s32", "b32", "b32", "s32") end
+  end
+end
+
+-- set of 16-bit floats into integers and single floats, with ftz; setp with both results.
+local function more_comparisons(add)
+  local all = { "eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan" }
+  for _, comparison in ipairs(all) do
+    for _, flush in ipairs { "", ".ftz" } do
+      for _, result in ipairs { "u32", "s32", "u16", "s16", "f32", "f16" } do
+        simple(add, ("set.%s%s.%s.f16"):format(comparison, flush, result), result, "f16", "f16")
+      end
+      for _, result in ipairs { "u32", "s32", "f32" } do
+        simple(add, ("set.%s%s.%s.f32"):format(comparison, flush, result), result, "f32", "f32")
+      end
+      simple(add, ("set.%s%s.f16x2.f16x2"):format(comparison, flush), "f16x2", "f16x2", "f16x2")
+    end
+    for _, result in ipairs { "u32", "s32", "u16", "s16" } do
+      simple(add, ("set.%s.%s.bf16"):format(comparison, result), result, "bf16", "bf16")
+    end
+    for _, result in ipairs { "u32", "s32", "f32" } do
+      simple(add, ("set.%s.%s.f64"):format(comparison, result), result, "f64", "f64")
+    end
+    for _, pair in ipairs { "f16x2", "bf16x2" } do
+      for _, flush in ipairs(pair == "f16x2" and { "", ".ftz" } or { "" }) do
+        add { name = ("setp.%s%s.%s p|q"):format(comparison, flush, pair), result = "u64", sources = { pair, pair },
+          body = ([[
+ setp.%s%s.%s %%p1|%%p2, %%r10, %%r11;
+ selp.u32 %%r4, 1, 0, %%p1; selp.u32 %%r5, 1, 0, %%p2; mov.b64 %%rd3, {%%r4, %%r5};]]):format(comparison, flush, pair) }
+      end
+    end
+  end
+end
+
+-- Every instruction that takes a carry or leaves one: the words before have left it, those behind it keep it.
+local function all_carries(add)
+  for _, bits in ipairs { 32, 64 } do
+    for _, sign in ipairs { "u", "s" } do
+      local type, r = sign .. bits, bits == 32 and "%r" or "%rd"
+      local function chain(name, line)
+        add { name = ("%s.%s within a chain"):format(name, type), result = "u64", sources = { "u64", "u64", "u64" },
+          body = table.concat({ bits == 32
+            and " mov.b64 {%r4,%r5}, %rd10; mov.b64 {%r6,%r7}, %rd11; mov.b64 {%r8,%r9}, %rd12;"
+            or " mov.b64 %rd4, %rd10; mov.b64 %rd6, %rd11; mov.b64 %rd8, %rd12; not.b64 %rd5, %rd10;"
+              .. " xor.b64 %rd7, %rd11, %rd12; not.b64 %rd9, %rd12;",
+            (" %s.cc.%s %s14, %s4, %s6;"):format(name:match "^sub" and "sub" or "add", type, r, r, r),
+            (line:gsub("@", "%" .. r)), (" addc.%s %s16, %s5, %s7;"):format(type, r, r, r),
+            bits == 32 and " xor.b32 %r14, %r14, %r16; mov.b64 %rd3, {%r14, %r15};"
+              or " xor.b64 %rd3, %rd14, %rd15; xor.b64 %rd3, %rd3, %rd16;" }, "\n") }
+      end
+      for _, op in ipairs { "addc", "subc" } do
+        for _, cc in ipairs { "", ".cc" } do
+          chain(op .. cc, (" %s%s.%s @15, @5, @9;"):format(op, cc, type))
+        end
+      end
+      for _, op in ipairs { "mad", "madc" } do
+        for _, side in ipairs { "lo", "hi" } do
+          for _, cc in ipairs(op == "mad" and { ".cc" } or { "", ".cc" }) do
+            chain(("%s.%s%s"):format(op, side, cc), (" %s.%s%s.%s @15, @5, @7, @9;"):format(op, side, cc, type))
+          end
+        end
+      end
+    end
+  end
+end
+
 return function()
   local cases, seen = {}, {}
   local function add(form)
@@ -276,5 +390,8 @@ return function()
   packs(add)
   floats(add)
   least_normals(add)
+  spelled(add)
+  more_comparisons(add)
+  all_carries(add)
   return cases
 end

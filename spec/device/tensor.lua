@@ -119,10 +119,14 @@ local function places(g, unit)
   return list
 end
 
+-- In an interleaved layout dimension 1 counts units of 16 or 32 bytes, and a box has one slice.
 local function box_bytes(g)
-  local bytes = g.size
-  for i = 1, g.rank do bytes = bytes * ((g.box[i] + (i == 1 and g.interleave == "none" and 0 or g.steps[i] - 1))
-    // (i == 1 and g.interleave == "none" and 1 or g.steps[i])) end
+  local unit = ({ ["16B"] = 16, ["32B"] = 32 })[g.interleave]
+  local bytes = unit or g.size
+  for i = 1, g.rank do
+    local step = not unit and i == 1 and 1 or g.steps[i]
+    if not unit or i ~= g.rank - 1 then bytes = bytes * ((g.box[i] + step - 1) // step) end
+  end
   return bytes
 end
 
@@ -206,6 +210,63 @@ local function special_loads(add)
         options = { swizzle = "64B", ctas = ctas }
         add(case(g, options, ("load %dd %s multicast to %d"):format(rank, dtype, ctas), "load multicast",
           load_text(rank, "shared::cluster", (1 << ctas) - 1), places(g)[2]))
+      end
+    end
+  end
+end
+
+-- The same without `.tile`, with a cache policy, and behind a prefetch.
+local function spelled_loads(add)
+  local policy = " createpolicy.fractional.L2::evict_first.b64 %rd14, 1.0;\n"
+  for rank = 1, 5 do
+    for _, space in ipairs { "shared::cluster", "shared::cta" } do
+      for _, mask in ipairs(space == "shared::cluster" and { false, 3 } or { false }) do
+        for _, mode in ipairs { "", ".tile" } do
+          for _, hint in ipairs { false, true } do
+            local text = load_text(rank, space, mask or nil):gsub("global%.tile", "global" .. mode)
+            local at = ("[%%rd10, %s]"):format(coordinates(rank))
+            if hint then
+              text = text:gsub("(complete_tx::bytes[.:%w]*)(\n [^\n]*);", function(name, rest)
+                return name .. ".L2::cache_hint" .. rest .. ", %rd14;"
+              end, 1)
+            end
+            local prefetch = ("cp.async.bulk.prefetch.tensor.%dd.L2.global%s%s"):format(rank, mode,
+              hint and ".L2::cache_hint" or "")
+            local first = policy .. (" @%%p0 prefetch.tensormap [%%rd10];\n @%%p0 %s %s%s;\n"):format(prefetch, at,
+              hint and ", %rd14" or "")
+            local ctas = mask and 2 or 1
+            text = text:gsub(" @%%p0 mbarrier%.arrive", function(found) return first .. found end, 1)
+            local options = { swizzle = "128B", ctas = ctas }
+            local g = geometry(rank, "f16", 128, options)
+            for at_, place in ipairs(places(g)) do
+              if at_ <= 2 then
+                add(case(g, options, ("load %dd %s%s%s%s"):format(rank, space, mode, mask and " multicast" or "",
+                  hint and " with a policy" or ""), "load spellings", text, place))
+              end
+            end
+          end
+        end
+      end
+    end
+  end
+end
+
+local function spelled_stores(add)
+  for rank = 1, 5 do
+    for _, mode in ipairs { "", ".tile" } do
+      for _, hint in ipairs { "", ".L2::cache_hint" } do
+        local name = ("cp.async.bulk.tensor.%dd.global.shared::cta%s.bulk_group%s"):format(rank, mode, hint)
+        local text = store_text(rank, name)
+        if hint ~= "" then
+          text = text:gsub("%[%%r17%];", "[%%r17], %%rd14;", 1):gsub(" @!%%p0 bra DONE;",
+            " createpolicy.fractional.L2::evict_last.b64 %%rd14;\n%0", 1)
+        end
+        text = text:gsub("wait_group 0", "wait_group.read 0;\n cp.async.bulk.wait_group 0", 1)
+        local options = { swizzle = "128B" }
+        local g = geometry(rank, "f16", 128, options)
+        for at, place in ipairs(places(g)) do
+          if at <= 2 then add(case(g, options, name, "store spellings", text, place, true)) end
+        end
       end
     end
   end
@@ -354,7 +415,10 @@ local function edges(add)
   probe("from byte 8 before", 2, "f16", none, { -4 })
 end
 
-local M = {}
+-- For other kernels with a tensor map: the frame around what is issued, the text that dumps shared memory, names of the
+-- coordinates; TILE is the shared memory in bytes.
+local M = { TILE = TILE, whole = whole, dump = dump, coordinates = coordinates, bits = bits, plain = plain, span = span,
+  load_text = load_text, store_text = store_text }
 
 function M.tensor()
   local cases = {}
@@ -370,6 +434,8 @@ function M.tensor()
   stores(add)
   reductions(add)
   replacements(add)
+  spelled_loads(add)
+  spelled_stores(add)
   return cases
 end
 

@@ -35,7 +35,10 @@ static uint64_t cell(const struct emu_warp *warp, uint32_t ref, int lane, bool w
 	return wide ? emu_row64(warp, ref)[lane] : emu_row32(warp, ref)[lane];
 }
 
-/* CC.CF holds the carry of additions and the borrow of subtractions. */
+/*
+ * CC.CF is the carry of an adder that takes b inverted to subtract: after sub.cc it is set where
+ * nothing was borrowed.  A chain that goes over from differences to sums sees this (an H200 too).
+ */
 static enum emu_step carry(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
 			   const struct carry_form *form)
 {
@@ -49,8 +52,10 @@ static enum emu_step carry(struct emu_warp *warp, const struct emu_ins *ins, uin
 		bool out;
 
 		if (form->operation == SUBTRACT) {
-			out = (unsigned __int128)a < b + in;
-			sum = (unsigned __int128)a - b - in;
+			unsigned __int128 borrow = form->in ? !in : 0;
+
+			out = (unsigned __int128)a >= b + borrow;
+			sum = (unsigned __int128)a - b - borrow;
 		} else if (form->operation == ADD) {
 			sum = (unsigned __int128)a + b + in;
 			out = sum > limit;

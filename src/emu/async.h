@@ -103,6 +103,8 @@ extern const char *const emu_reduction_names[]; /* NULL-terminated */
 /* Into shared memory: fewer combinations than into global memory. */
 bool emu_reduction_in_shared(enum emu_reduction reduction, enum emu_type type);
 bool emu_reduction_legal(enum emu_reduction reduction, enum emu_type type);
+/* The sums of a tensor of FLOAT32_FTZ: subnormals are zeros before and after. */
+void emu_reduce_flushed(uint8_t *target, const uint8_t *source, uint32_t size);
 /* target[i] = target[i] op source[i] over `size` bytes of elements of `type`. */
 void emu_reduce(enum emu_reduction reduction, enum emu_type type, uint8_t *target,
 		const uint8_t *source, uint32_t size);

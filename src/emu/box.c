@@ -153,10 +153,17 @@ static bool wide(const struct emu_tensormap *map)
 	return map->mode != EMU_TM_IM2COL;
 }
 
+int emu_box_width(const struct emu_tensormap *map)
+{
+	return map->interleave ? 0 : 1;
+}
+
 void emu_box_shape_pixels(const struct emu_tensormap *map, const struct emu_pixels *pixels,
 			  struct emu_box *box)
 {
-	*box = (struct emu_box){.count = {map->channels, 1, 1, 1, 1}, .rows = map->pixels};
+	uint32_t units = map->interleave ? 1 : map->channels;
+
+	*box = (struct emu_box){.count = {units, 1, 1, 1, 1}, .rows = map->pixels};
 	if (map->mode == EMU_TM_IM2COL_W)
 		box->rows += pixels->offsets[0];
 	if (map->mode == EMU_TM_IM2COL_W128)
@@ -181,19 +188,23 @@ static bool visit_pixel(struct walk *w, uint32_t beyond)
 {
 	const struct emu_tensormap *map = w->map;
 	uint64_t base = map->address;
+	int64_t column = w->at[0] + w->first;
 	bool outside = false;
 
-	for (int i = 1; i < map->rank; i++) {
+	for (int i = emu_box_width(map); i < map->rank; i++) {
 		int64_t c = w->at[i] + w->shift[i];
 
-		if (i == 1)
+		if (wide(map) && i == 1)
 			c += (int64_t)beyond * map->element_strides[1];
 		outside |= c < 0 || c >= (int64_t)map->dims[i];
-		base += (uint64_t)c * map->strides[i - 1];
+		if (i == 0)
+			column = c;
+		else
+			base += (uint64_t)c * map->strides[i - 1];
 	}
 	w->row.first = w->first;
 	w->row.inside = outside ? 0 : w->inside;
-	w->row.address = element_address(map, base, w->at[0] + w->first);
+	w->row.address = element_address(map, base, column);
 	if (!w->visit(w->context, &w->row))
 		return false;
 	w->row.offset += w->box.row_pitch;
@@ -204,15 +215,17 @@ static bool visit_pixel(struct walk *w, uint32_t beyond)
 static void next_pixel(struct walk *w)
 {
 	const struct emu_tensormap *map = w->map;
-	int last = map->rank - 1, turning = wide(map) ? 1 : last - 1;
+	int turning = wide(map) ? 1 : map->rank - 2;
 
-	for (int i = 1; i <= turning; i++) {
+	for (int corner = 0; corner < turning; corner++) {
+		int i = emu_box_width(map) + corner;
+
 		w->at[i] += map->element_strides[i];
-		if (w->at[i] <= (int64_t)map->dims[i] - 1 + map->upper[i - 1])
+		if (w->at[i] <= (int64_t)map->dims[i] - 1 + map->upper[corner])
 			return;
-		w->at[i] = map->lower[i - 1];
+		w->at[i] = map->lower[corner];
 	}
-	w->at[last]++;
+	w->at[map->rank - 1]++;
 }
 
 bool emu_box_walk_pixels(const struct emu_tensormap *map, const struct emu_pixels *pixels,
@@ -228,9 +241,12 @@ bool emu_box_walk_pixels(const struct emu_tensormap *map, const struct emu_pixel
 		w.at[i] = pixels->coordinates[i];
 	if (wide(map))
 		w.shift[1] = pixels->offsets[1];
-	for (int i = 1; !wide(map) && i < map->rank - 1; i++)
-		w.shift[i] = pixels->offsets[i - 1];
-	clip(w.at[0], w.box.count[0], 1, map->dims[0], &w.first, &w.inside);
+	for (int i = 0; !wide(map) && i < map->rank - 2; i++)
+		w.shift[emu_box_width(map) + i] = pixels->offsets[i];
+	if (map->interleave)
+		w.inside = 1;
+	else
+		clip(w.at[0], w.box.count[0], 1, map->dims[0], &w.first, &w.inside);
 	for (uint32_t n = 1; n <= count; n++) {
 		if (!visit_pixel(&w, 0))
 			return false;

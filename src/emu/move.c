@@ -66,6 +66,41 @@ static enum emu_step pack_64(struct emu_warp *warp, const struct emu_ins *ins, u
 	EMU_OVER_LANES(uint64_t, a[l] | (uint64_t)b[l] << 32)
 }
 
+/* The halves of a register of 64 or 32 bits, from one and to two. */
+#define UNPACK(name, cell, row, half)                                                              \
+	static enum emu_step name(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask) \
+	{                                                                                          \
+		const struct emu_operand *to = ins->operands[0].items;                             \
+		cell from[EMU_LANES];                                                              \
+                                                                                                   \
+		memcpy(from, row(warp, ins->operands[1].ref), sizeof from);                        \
+		for (int i = 0; i < 2; i++) {                                                      \
+			uint32_t *d, part[EMU_LANES];                                              \
+			const uint32_t *m = emu_lane_mask(warp, mask);                             \
+                                                                                                   \
+			if (to[i].kind != EMU_O_REGISTER)                                          \
+				continue;                                                          \
+			d = emu_row32(warp, to[i].ref);                                            \
+			for (int l = 0; l < EMU_LANES; l++)                                        \
+				part[l] = (uint32_t)(half)(from[l] >> i * (int)sizeof(half) * 8);  \
+			for (int l = 0; l < EMU_LANES; l++)                                        \
+				d[l] = m[l] ? part[l] : d[l];                                      \
+		}                                                                                  \
+		return EMU_NEXT;                                                                   \
+	}
+
+UNPACK(unpack_64, uint64_t, emu_row64, uint32_t)
+UNPACK(unpack_32, uint32_t, emu_row32, uint16_t)
+
+static enum emu_step pack_32(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	uint32_t *d = emu_row32(warp, ins->ref[0]);
+	const uint32_t *a = emu_row32(warp, ins->operands[1].items[0].ref);
+	const uint32_t *b = emu_row32(warp, ins->operands[1].items[1].ref);
+
+	EMU_OVER_LANES(uint32_t, (a[l] & 0xffff) | b[l] << 16)
+}
+
 static struct emu_u128 wide_value(const struct emu_warp *warp, const struct emu_operand *operand,
 				  int lane)
 {
@@ -128,7 +163,11 @@ static bool decode_repack(struct emu_decode *decode, int bits)
 	if (part < 8)
 		return emu_reject(decode, "elements are narrower than 8 bits");
 	ins->count = (uint8_t)(part < 128 ? part : 0);
-	ins->execute = packs && bits == 64 && part == 32 ? pack_64 : repack;
+	ins->execute = repack;
+	if (vector->count == 2 && bits == 64)
+		ins->execute = packs ? pack_64 : unpack_64;
+	if (vector->count == 2 && bits == 32)
+		ins->execute = packs ? pack_32 : unpack_32;
 	if (packs)
 		return emu_want_register(decode, 0, bits) &&
 		       emu_want_vector(decode, 1, (int)vector->count, part);
@@ -229,6 +268,8 @@ static bool lies_in(const struct emu_warp *warp, enum emu_space wanted, uint64_t
 		return false;
 	space = emu_generic_space(&address);
 	switch (wanted) {
+	case EMU_GLOBAL: /* a parameter lies in it too */
+		return space == EMU_GLOBAL || space == EMU_PARAM;
 	case EMU_SHARED:
 		return space == EMU_SHARED_CLUSTER &&
 		       emu_shared_owner(warp->cta, address) == warp->cta;
@@ -266,6 +307,23 @@ static bool decode_isspacep(struct emu_decode *decode)
 	if (space == EMU_GENERIC)
 		return emu_reject(decode, "needs a state space");
 	decode->ins->space = (uint8_t)space;
+	return emu_want_operands(decode, 2, 2) && emu_want_predicate(decode, 0) &&
+	       emu_want_value(decode, 1, 64);
+}
+
+/* There are no textures, samplers and surfaces that an address could be one of. */
+static enum emu_step istypep(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	emu_set_predicate(warp, &ins->operands[0], mask, 0);
+	return EMU_NEXT;
+}
+
+static bool decode_istypep(struct emu_decode *decode)
+{
+	static const char *const kinds[] = {"texref", "samplerref", "surfref", NULL};
+
+	if (emu_take_one(decode, kinds) < 0)
+		return emu_reject(decode, "needs .texref, .samplerref or .surfref");
 	return emu_want_operands(decode, 2, 2) && emu_want_predicate(decode, 0) &&
 	       emu_want_value(decode, 1, 64);
 }
@@ -321,8 +379,11 @@ static bool decode_mapa(struct emu_decode *decode)
 	bits = emu_types[type].bits;
 	if (type != EMU_T_U32 && type != EMU_T_U64)
 		return emu_reject(decode, "needs .u32 or .u64");
+	if (ins->space != EMU_GENERIC && ins->space != EMU_SHARED_CLUSTER)
+		return emu_reject(decode, "takes .shared::cluster or a generic address");
+	/* The low half of a generic address is one of shared memory, on an H200 too. */
 	if (ins->space == EMU_GENERIC && bits != 64)
-		return emu_reject(decode, "a generic address has 64 bits: .u64");
+		ins->space = EMU_SHARED_CLUSTER;
 	ins->type = (uint8_t)type;
 	return emu_want_operands(decode, map ? 3 : 2, map ? 3 : 2) &&
 	       emu_want_register(decode, 0, map ? bits : 32) && emu_want_value(decode, 1, bits) &&
@@ -413,6 +474,7 @@ static const struct emu_opcode opcodes[] = {
 	{"mov", decode_move, NULL, 0},
 	{"cvta", decode_cvta, NULL, 0},
 	{"isspacep", decode_isspacep, isspacep, 0},
+	{"istypep", decode_istypep, istypep, 0},
 	{"mapa", decode_mapa, mapa, EMU_P_SM90},
 	{"getctarank", decode_mapa, getctarank, EMU_P_SM90},
 	{"alloca", decode_alloca, alloca_bytes, 0},

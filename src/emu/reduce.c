@@ -146,3 +146,25 @@ void emu_reduce(enum emu_reduction reduction, enum emu_type type, uint8_t *targe
 	for (uint32_t i = 0; i + width <= size; i += width)
 		reduce_one(reduction, type, target + i, source + i);
 }
+
+static float flush(float value)
+{
+	return fabsf(value) < 0x1p-126f ? copysignf(0.0f, value) : value;
+}
+
+void emu_reduce_flushed(uint8_t *target, const uint8_t *source, uint32_t size)
+{
+	for (uint32_t i = 0; i + 4 <= size; i += 4) {
+		float a, b;
+
+		memcpy(&a, target + i, 4);
+		memcpy(&b, source + i, 4);
+		a = flush(a);
+		b = flush(b);
+		memcpy(target + i, &a, 4);
+		reduce_one(EMU_REDUCE_ADD, EMU_T_F32, target + i, (const uint8_t *)&b);
+		memcpy(&a, target + i, 4);
+		a = flush(a);
+		memcpy(target + i, &a, 4);
+	}
+}

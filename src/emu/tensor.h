@@ -53,6 +53,8 @@ bool emu_box_walk(const struct emu_tensormap *map, const int32_t *coordinates,
 /* tile::gather4 and tile::scatter4: {column, row 0 .. row 3} of a two-dimensional map. */
 bool emu_box_walk_rows(const struct emu_tensormap *map, const int32_t coordinates[5],
 		       emu_box_visitor *visit, void *context);
+/* The dimension of the width, which height and depth follow: 0 in an interleaved layout. */
+int emu_box_width(const struct emu_tensormap *map);
 /* Where a copy of pixels begins: im2col offsets, or {halo, offset} along the width. */
 struct emu_pixels {
 	const int32_t *coordinates;

@@ -181,8 +181,8 @@ static bool check_pixels(const struct emu_tensormap *map, struct emu_error *erro
 
 	if (map->rank < 3)
 		return fail(error, "rank %d; im2col needs 3..5", map->rank);
-	if (map->interleave)
-		return fail(error, "im2col is supported without interleaved layouts only");
+	if (map->interleave && map->mode != EMU_TM_IM2COL)
+		return fail(error, "im2col along the width alone has no interleaved layouts");
 	limit = limits[map->rank - 3];
 	for (int i = 0; i < spatial; i++)
 		if (map->lower[i] < -limit || map->lower[i] >= limit || map->upper[i] < -limit ||
@@ -190,8 +190,8 @@ static bool check_pixels(const struct emu_tensormap *map, struct emu_error *erro
 			return fail(error,
 				    "corners %d and %d of dimension %d; for rank %d they are "
 				    "%d..%d",
-				    map->lower[i], map->upper[i], i + 1, map->rank, -limit,
-				    limit - 1);
+				    map->lower[i], map->upper[i], i + emu_box_width(map), map->rank,
+				    -limit, limit - 1);
 	for (int i = 0; i < map->rank; i++)
 		if (map->element_strides[i] < 1 || map->element_strides[i] > 8)
 			return fail(error, "element stride %d is %u; 1..8 are possible", i,
@@ -206,7 +206,8 @@ static bool check_pixels(const struct emu_tensormap *map, struct emu_error *erro
 	if (bytes % 16 && !padded(map->type))
 		return fail(error, "%u channels of %s are %u bytes; it must be a multiple of 16",
 			    map->channels, types[map->type].name, bytes);
-	if (map->swizzle && !padded(map->type) && bytes > swizzle_span[map->swizzle])
+	if (map->swizzle && !map->interleave && !padded(map->type) &&
+	    bytes > swizzle_span[map->swizzle])
 		return fail(error, "%u channels of %s are %u bytes; swizzle %s allows %u",
 			    map->channels, types[map->type].name, bytes,
 			    swizzle_names[map->swizzle], swizzle_span[map->swizzle]);

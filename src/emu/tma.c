@@ -31,6 +31,25 @@ static bool read_offsets(struct emu_warp *warp, const struct emu_ins *ins, int l
 	return true;
 }
 
+/* The first pixel lies not behind its box. */
+static bool check_pixel(struct emu_warp *warp, int lane, const struct tma_op *op)
+{
+	const struct emu_tensormap *map = &op->map;
+
+	for (int corner = 0; map->mode == EMU_TM_IM2COL && corner < map->rank - 2; corner++) {
+		int i = emu_box_width(map) + corner;
+		int64_t last = (int64_t)map->dims[i] - 1 + map->upper[corner];
+
+		if (op->coordinates[i] <= last)
+			continue;
+		emu_fault(warp, lane, "tensormap",
+			  "coordinate %d is %d, behind the box of pixels, which ends at %lld", i,
+			  op->coordinates[i], (long long)last);
+		return false;
+	}
+	return true;
+}
+
 /* What makes the hardware trap: a box that begins inside 16 bytes of its row, a store from before
  * the tensor. */
 static bool check_start(struct emu_warp *warp, int lane, const struct tma_op *op)
@@ -38,9 +57,9 @@ static bool check_start(struct emu_warp *warp, int lane, const struct tma_op *op
 	int64_t bits = (int64_t)op->coordinates[0] * emu_tensormap_element_bits(op->map.type);
 	bool stores = op->form->direction == TMA_STORE || op->form->direction == TMA_REDUCE;
 
-	if (op->map.mode != EMU_TM_TILED || op->map.interleave)
-		return true;
-	if (op->map.type < EMU_TM_16U4_ALIGN8B && bits % 128) {
+	if (op->map.mode != EMU_TM_TILED)
+		return check_pixel(warp, lane, op);
+	if (!op->map.interleave && op->map.type < EMU_TM_16U4_ALIGN8B && bits % 128) {
 		emu_fault(warp, lane, "tensormap",
 			  "coordinate 0 is %d, byte %lld of a row; a box begins at a multiple of "
 			  "16 bytes",
@@ -125,7 +144,8 @@ static bool check_types(struct emu_warp *warp, int lane, const struct tma_op *op
 		return false;
 	}
 	if (op->form->direction == TMA_REDUCE &&
-	    !emu_reduction_legal(op->form->reduction, emu_tma_reduction_type(op))) {
+	    (!emu_reduction_legal(op->form->reduction, emu_tma_reduction_type(op)) ||
+	     (op->form->reduction >= EMU_REDUCE_AND && op->map.type == EMU_TM_S64))) {
 		emu_fault(warp, lane, "tensormap", "the reduction .%s does not exist for %s",
 			  emu_reduction_names[op->form->reduction],
 			  emu_tensormap_type_name(op->map.type));

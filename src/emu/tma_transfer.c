@@ -136,7 +136,9 @@ enum emu_type emu_tma_reduction_type(const struct tma_op *op)
 /* Stores or reduces one run of elements that lie side by side. */
 static void put(const struct tma_op *op, uint8_t *to, const uint8_t *from, uint32_t size)
 {
-	if (op->form->direction == TMA_REDUCE)
+	if (op->form->direction == TMA_REDUCE && op->map.type == EMU_TM_F32_FTZ)
+		emu_reduce_flushed(to, from, size);
+	else if (op->form->direction == TMA_REDUCE)
 		emu_reduce(op->form->reduction, emu_tma_reduction_type(op), to, from, size);
 	else
 		memcpy(to, from, size);

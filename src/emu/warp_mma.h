@@ -29,6 +29,8 @@ struct emu_warp_product {
  */
 void emu_warp_multiply(struct emu_warp *warp, const struct emu_warp_product *product, int n,
 		       const float *a, const float *b, float *tile);
+/* a * b + sum as f64 products have it, in the host's rounding. */
+double emu_warp_multiply_add(double a, double b, double sum);
 /* Raw bytes to a panel of f32 or s32. */
 void emu_warp_panel(enum emu_element element, const uint8_t *raw, int count, float *out);
 

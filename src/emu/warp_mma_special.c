@@ -24,7 +24,7 @@ static double double_of(const struct emu_warp *warp, const struct emu_operand *o
 }
 
 /* A NaN goes on quiet: that of B, else of the sum, else of A. */
-static double multiply_add(double a, double b, double sum)
+double emu_warp_multiply_add(double a, double b, double sum)
 {
 	const double *nan = isnan(b) ? &b : isnan(sum) ? &sum : &a;
 	uint64_t bits;
@@ -62,7 +62,7 @@ static enum emu_step execute_double(struct emu_warp *warp, const struct emu_ins 
 			double sum = double_of(warp, &ins->operands[3], i, (int)lane);
 
 			for (int k = 0; k < form->k; k++)
-				sum = multiply_add(row[k], column[k], sum);
+				sum = emu_warp_multiply_add(row[k], column[k], sum);
 			d[lane][i] = sum;
 		}
 	}

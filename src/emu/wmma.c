@@ -9,8 +9,8 @@
 #include "hazard.h"
 
 #include "number.h"
+#include "rounding.h"
 
-#include <math.h>
 #include <stdio.h>
 
 enum matrix {
@@ -28,7 +28,9 @@ struct matrix_form {
 
 struct wmma_form {
 	int m, n;
-	bool doubles, half_c;
+	bool doubles, half_c, half_d;
+	enum emu_rounding rounding; /* of doubles */
+	bool rounded;               /* the text has a rounding */
 	struct emu_warp_product product;
 	struct matrix_form a, b, c, d;
 };
@@ -174,6 +176,7 @@ static void multiply_doubles(const struct wmma_form *form, const uint64_t *a, co
 {
 	int k = form->a.columns;
 
+	emu_host_rounding(form->rounding);
 	for (int e = 0; e < form->m * form->n; e++) {
 		double sum;
 
@@ -183,15 +186,16 @@ static void multiply_doubles(const struct wmma_form *form, const uint64_t *a, co
 
 			memcpy(&x, &a[e / form->n * k + i], sizeof x);
 			memcpy(&y, &b[e % form->n * k + i], sizeof y);
-			sum = fma(x, y, sum);
+			sum = emu_warp_multiply_add(x, y, sum);
 		}
 		memcpy(&c[e], &sum, sizeof sum);
 	}
+	emu_host_rounding(EMU_ROUND_NEAREST_EVEN);
 }
 
 static uint64_t rounded(const struct wmma_form *form, float value)
 {
-	return form->product.half_d ? emu_f16_from_f32(value) : emu_bits_of_f32(value);
+	return form->half_d ? emu_f16_from_f32(value) : emu_bits_of_f32(value);
 }
 
 /* Rows `first` and up to 16 of the product. */
@@ -213,10 +217,21 @@ static void multiply_rows(struct emu_warp *warp, const struct wmma_form *form, i
 							      : emu_f32_of_bits((uint32_t)bits);
 		}
 	}
-	emu_warp_multiply(warp, &form->product, form->n, panel, b, tile);
+	for (int i = 0; i < k; i += form->product.k)
+		emu_warp_multiply(warp, &form->product, form->n, panel + i * EMU_GEMM_ROWS,
+				  b + i * form->n, tile);
 	for (int r = 0; r < rows; r++)
 		for (int n = 0; n < form->n; n++)
 			c[(first + r) * form->n + n] = rounded(form, tile[n * EMU_GEMM_ROWS + r]);
+}
+
+/* Of element e of B, which has K innermost: a panel holds the columns of one product after the
+ * other. */
+static int place_in_panel(const struct wmma_form *form, int e)
+{
+	int k = form->a.columns, step = form->product.k, column = e / k, i = e % k;
+
+	return i / step * step * form->n + column * step + i % step;
 }
 
 static enum emu_step execute_mma(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
@@ -232,7 +247,7 @@ static enum emu_step execute_mma(struct emu_warp *warp, const struct emu_ins *in
 		multiply_doubles(form, a, b, c);
 	} else {
 		for (int e = 0; e < element_count(&form->b); e++)
-			panel[e] = number_of(form->product.b, b[e]);
+			panel[place_in_panel(form, e)] = number_of(form->product.b, b[e]);
 		for (int first = 0; first < form->m; first += EMU_GEMM_ROWS)
 			multiply_rows(warp, form, first, a, panel, c);
 	}
@@ -408,7 +423,11 @@ static bool take_product(struct emu_decode *decode, struct wmma_form *form,
 
 	form->doubles = types[1] == EMU_T_F64;
 	form->half_c = types[3] == EMU_T_F16;
-	form->product.half_d = types[0] == EMU_T_F16;
+	if (form->rounded && !form->doubles)
+		return emu_reject(decode, "a rounding goes with .f64");
+	form->half_d = types[0] == EMU_T_F16;
+	/* From C of f32 the sum is one of f32, rounded once more. */
+	form->product.half_d = form->half_d && form->half_c;
 	form->product.saturate = emu_take(decode, "satfinite");
 	form->product.exclusive = operation == 1;
 	if (operation == -2 || (!form->doubles && (!emu_element_of(types[1], &form->product.a) ||
@@ -418,6 +437,19 @@ static bool take_product(struct emu_decode *decode, struct wmma_form *form,
 		return emu_reject(decode, ".and.popc and .xor.popc go with .b1, which needs one");
 	if (form->product.saturate && (bits || types[0] != EMU_T_S32))
 		return emu_reject(decode, ".satfinite goes with .s32");
+	return true;
+}
+
+static bool take_rounding(struct emu_decode *decode, struct wmma_form *form)
+{
+	int rounding = emu_take_one(decode, emu_rounding_names);
+
+	if (rounding == -2)
+		return false;
+	if (rounding == EMU_ROUND_NEAREST_AWAY)
+		return emu_reject(decode, "'.rna' goes with cvt alone");
+	form->rounded = rounding >= 0;
+	form->rounding = rounding < 0 ? EMU_ROUND_NEAREST_EVEN : (enum emu_rounding)rounding;
 	return true;
 }
 
@@ -433,14 +465,14 @@ static bool decode_mma(struct emu_decode *decode)
 		return false;
 	if (emu_take_orders(decode, row) != 2)
 		return emu_reject(decode, "the order of A and of B is needed: .row or .col");
-	emu_take(decode, "rn");
-	if (!take_types(decode, types) || !take_product(decode, form, types))
+	if (!take_rounding(decode, form) || !take_types(decode, types) ||
+	    !take_product(decode, form, types))
 		return false;
 	if (!legal_shape(types[1], form->m, form->n, k) ||
 	    (emu_types[types[1]].bits < 8 && (!row[0] || row[1])))
 		return emu_reject(decode, "this shape and order do not exist for .%s",
 				  emu_types[types[1]].text);
-	form->product.k = k;
+	form->product.k = types[1] == EMU_T_TF32 ? k / 2 : k; /* two products, as seen on an H200 */
 	form->a = matrix_of(MATRIX_A, form->m, k, types[1]);
 	form->b = matrix_of(MATRIX_B, form->n, k, types[2]);
 	form->c = matrix_of(MATRIX_C, form->m, form->n, types[3]);
