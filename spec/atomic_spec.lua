@@ -267,7 +267,9 @@ describe("An atomic update", function()
       }
       return kernel:emulate({ target = "sm_90a", mode = "check" }, tc.zeros({ 16, 64 }, tc.float32)).hazards
     end
-    assert.are.equal("proxy-fence", report(false)[1].rule)
+    local hazard = report(false)[1]
+    assert.are.equal("proxy-fence", hazard.rule)
+    assert.is_truthy(hazard.message:find "tc%.commit_smem%(%) between tc%.atomic_add %(line %d+%) and tc%.copy_smem")
     assert.are.equal(0, #report(true))
   end)
 

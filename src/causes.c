@@ -83,6 +83,11 @@ static void forget_stores(struct causes *n, const struct role *role)
 			at = &(*at)->next;
 }
 
+static const char *store_name(struct kern *k, const struct op *store)
+{
+	return store->kind == OP_STORE ? "ref:store" : tc_join(k, "tc.", tc_op_name(store));
+}
+
 static void keep_store(struct causes *n, const struct site *site)
 {
 	struct uncommitted *u = tc_arena_alloc(n->c->arena, sizeof *u);
@@ -114,7 +119,7 @@ static void look_at_pair(struct causes *n, const struct op *store, const struct 
 		if (hint)
 			keep(n, hint, shown[i].consequence,
 			     tc_arena_printf(&k->arena, "tc.commit_smem() between %s and %s",
-					     call_at(k, "ref:store", store),
+					     call_at(k, store_name(k, store), store),
 					     call_at(k, call, reader)));
 	}
 }
@@ -213,6 +218,7 @@ static void look_at(void *arg, const struct site *site)
 
 	switch (o->kind) {
 	case OP_STORE:
+	case OP_ATOMIC:
 		if (o->u.store.ref->alloc->space == SP_SMEM)
 			keep_store(n, site);
 		break;
