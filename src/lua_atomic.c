@@ -96,13 +96,10 @@ static int atomic_xor(lua_State *L)
 static const char add_doc[] =
 	"atomic_add(ref: Ref, value: Fragment|Scalar|number)\n"
 	"Adds to what memory holds, element by element and atomically: other threads, roles and "
-	"CTAs may do so at the same time, in any order." DETAILS(
-		"float32, float16, bfloat16, int32, uint32") "\n\n"
-							     "Floats are added in any order, so "
-							     "that sums of several CTAs round "
-							     "differently from run to "
-							     "run. What lies outside a GMEM array "
-							     "is left out.";
+	"CTAs may do so at the same time. Floats are added in any order, so that sums of several "
+	"CTAs round differently from run to run; subnormal float32 in GMEM count as zero. What "
+	"lies "
+	"outside a GMEM array is left out." DETAILS("float32, float16, bfloat16, int32, uint32");
 
 static const struct tc_function functions[] = {
 	{"atomic_add", atomic_add, add_doc},

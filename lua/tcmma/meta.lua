@@ -215,11 +215,9 @@ function tc.async_prefetch(ref, opts) end
 ---@param value Fragment|Scalar|number
 function tc.async_store_tmem(dst, value) end
 
----Adds to what memory holds, element by element and atomically: other threads, roles and CTAs may do so at the same time, in any order.
+---Adds to what memory holds, element by element and atomically: other threads, roles and CTAs may do so at the same time. Floats are added in any order, so that sums of several CTAs round differently from run to run; subnormal float32 in GMEM count as zero. What lies outside a GMEM array is left out.
 ---
 ---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: float32, float16, bfloat16, int32, uint32. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
----
----Floats are added in any order, so that sums of several CTAs round differently from run to run. What lies outside a GMEM array is left out.
 ---@param ref Ref
 ---@param value Fragment|Scalar|number
 function tc.atomic_add(ref, value) end
