@@ -127,6 +127,26 @@ describe("AsyncCopyTest: int4", function()
       end)
   end)
 
+  it("begins before the array, where it reads zeros", function()
+    local source, codes = four.random({ 8, 128 }, tc.int4)
+    local kernel = tc.kernel{ name = "before", grid = { 2 }, grid_names = { "x" },
+      args = { tc.gmem({ 8, 128 }, tc.int4), tc.gmem({ 2, 8, 128 }, tc.int4) },
+      body = function(a, out)
+        local x, smem, loaded = tc.axis_index "x", tc.smem({ 8, 128 }, tc.int4), tc.barrier{}
+        tc.copy_gmem_to_smem(a:at(tc.all, tc.ds((x * 2 - 1) * 64, 128)), smem, loaded)
+        tc.barrier_wait(loaded)
+        tc.copy_smem_to_gmem(smem, out[x])
+        tc.wait_smem_to_gmem(0)
+      end }
+    runs(kernel, both, function() return source, tc.ones({ 2, 8, 128 }, tc.int4) end, function(_, out)
+      for i, c in ipairs(four.codes_of(out)) do
+        local x, row, column = (i - 1) // 1024, (i - 1) // 128 % 8, (i - 1) % 128
+        column = column + (x * 2 - 1) * 64
+        assert.are.equal(column >= 0 and column < 128 and codes[row * 128 + column + 1] or 0, c)
+      end
+    end)
+  end)
+
   it("gathers", function()
     local source, codes = four.random({ 32, 256 }, tc.uint4)
     local rows = { 3, 31, 0, 7, 7, 16, 2, 40 }

@@ -238,5 +238,5 @@ void tc_low_map_coordinates(struct low *l, const struct param *map, const struct
 	for (int i = 0; i < map->rank; i++)
 		coordinate[i] = map->collapsed[i] ? merged(l, map, gmem, i, at)
 						  : index_along(l, gmem, map->axis[i], at);
-	coordinate[0] = tc_low_udiv(l, coordinate[0], map->per_element);
+	coordinate[0] = tc_low_shift_right(l, coordinate[0], tc_log2(map->per_element));
 }

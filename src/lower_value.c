@@ -463,6 +463,8 @@ struct mopnd tc_low_shift_right(struct low *l, struct mopnd a, int bits)
 {
 	if (a.kind == MO_IMM)
 		return mo_imm(tc_floor_div(a.imm, INT64_C(1) << bits));
+	if (bits == 0)
+		return a;
 	return once(l, KEY_OTHER + 4, "shr.s32", MR_B32, a, mo_imm(bits));
 }
 
