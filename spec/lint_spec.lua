@@ -46,6 +46,8 @@ describe("An access of GMEM that lies outside of the array is a lint:", function
     { outside("ref:load: its tile lies outside of " .. array .. "512; all of it reads as zero"),
       outside("ref:store: its tile lies outside of " .. array .. "256; all of it is dropped") },
     function(a) a:tile({ 2, 0 }, shape):store(a:tile({ 4, 0 }, shape):load()) end)
+  lints("a tile behind it, fetched into L2", {}, { outside(array .. "256; nothing is fetched") },
+    function(a) tc.async_prefetch(a:tile({ 2, 0 }, shape)) end)
   lints("a tile before it", { grid = { 2 } }, { outside ", always; all of it reads as zero" },
     function(a) copied(a:tile({ tc.axis_index "m" - 2, 0 }, shape)) end)
   lints("one that CTAs of the grid get to", { grid = { 3 } }, { outside(array .. "m * 128, which gets up to 256; ") },

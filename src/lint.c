@@ -299,6 +299,8 @@ static const char *consequence(const struct op *o, const struct ref *r, bool bef
 {
 	if (o->kind == OP_COPY_SMEM_TO_GMEM && before)
 		return "the hardware traps";
+	if (o->kind == OP_ASYNC_PREFETCH)
+		return "nothing is fetched";
 	if (reads(o))
 		return r->rank ? "all of it reads as zero" : "it reads as zero";
 	return r->rank ? "all of it is dropped" : "it is dropped";
@@ -364,6 +366,9 @@ static void look_at_accesses(struct linting *n, const struct site *site)
 	case OP_COPY_SMEM_TO_GMEM:
 		look(n, site, o->u.copy.src);
 		look(n, site, o->u.copy.dst);
+		break;
+	case OP_ASYNC_PREFETCH:
+		look(n, site, o->u.prefetch.ref);
 		break;
 	case OP_LOAD:
 		look(n, site, o->u.load.ref);
