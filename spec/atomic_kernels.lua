@@ -129,6 +129,37 @@ function kernels.split_k(o)
   }
 end
 
+-- A product combined with zeros from the accumulator's own distribution.
+-- o: m, dtype, update; transposed: the target is stored (N, M); smem: it is in SMEM first
+function kernels.of_accumulator(o)
+  local n, depth = 48, 64
+  local shape = o.transposed and { n, o.m } or { o.m, n }
+  return tc.kernel{
+    name = "of_accumulator",
+    args = { tc.gmem({ o.m, depth }, tc.float16), tc.gmem({ depth, n }, tc.float16), tc.gmem(shape, o.dtype) },
+    body = function(a, b, out)
+      local a_smem, b_smem = tc.smem({ o.m, depth }, tc.float16), tc.smem({ depth, n }, tc.float16)
+      local stage = o.smem and tc.smem(shape, o.dtype, { swizzle = "none" })
+      local acc = tc.tmem({ o.m, n }, tc.float32)
+      local loaded, done = tc.barrier{ num_arrivals = 2 }, tc.barrier{ orders_tensor_core = true }
+      local issue, store = tc.role{ name = "issue", warps = 1 }, tc.role{ name = "store", warpgroups = 1 }
+      issue(function()
+        tc.copy_gmem_to_smem(a, a_smem, loaded)
+        tc.copy_gmem_to_smem(b, b_smem, loaded)
+        tc.barrier_wait(loaded)
+        tc.mma(acc, a_smem, b_smem, { accumulate = false, barrier = done })
+      end)
+      store(function()
+        tc.barrier_wait(done)
+        local target = stage or out
+        if stage then stage:store(tc.full(shape, 0, o.dtype)) end
+        tc[o.update](o.transposed and target:T() or target, tc.async_load_tmem(acc):astype(o.dtype))
+        if stage then out:store(stage:load()) end
+      end)
+    end,
+  }
+end
+
 -- Counts how often each value occurs, elements by scalars in a loop, and how many there are.
 function kernels.histogram(count, bins)
   return tc.kernel{

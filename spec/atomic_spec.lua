@@ -82,6 +82,28 @@ describe("An atomic update", function()
     end
   end
 
+  for _, o in ipairs{ { m = 64, dtype = tc.float32, update = "atomic_add" },
+                      { m = 128, dtype = tc.float16, update = "atomic_max" },
+                      { m = 128, dtype = tc.float32, update = "atomic_add", transposed = true },
+                      { m = 128, dtype = tc.bfloat16, update = "atomic_max", transposed = true },
+                      { m = 64, dtype = tc.float16, update = "atomic_min", transposed = true },
+                      { m = 128, dtype = tc.float16, update = "atomic_add", smem = true },
+                      { m = 64, dtype = tc.bfloat16, update = "atomic_add", smem = true, transposed = true } } do
+    it(("takes an accumulator of %d rows: %s of %s%s%s"):format(o.m, o.update, o.dtype,
+      o.transposed and ", transposed" or "", o.smem and ", in SMEM" or ""), function()
+      local a = tc.randint({ o.m, 64 }, tc.float16, { low = -2, high = 3, seed = 1 })
+      local b = tc.randint({ 64, 48 }, tc.float16, { low = -2, high = 3, seed = 2 })
+      local want = tc.reference.matmul(a, b):totable()
+      for _, row in ipairs(want) do
+        for j, x in ipairs(row) do row[j] = atomics.combine[o.update](0, x, true) end
+      end
+      if o.transposed then want = transposed(want) end
+      in_all_modes(atomics.of_accumulator(o), function()
+        return a, b, tc.zeros(o.transposed and { 48, o.m } or { o.m, 48 }, o.dtype)
+      end, function(_, _, out) assert.are.same(want, out:totable()) end)
+    end)
+  end
+
   it("of single elements counts", function()
     local values, want = tc.randint({ 64 }, tc.int32, { low = 0, high = 5, seed = 7 }), { 0, 0, 0, 0, 0 }
     for _, v in ipairs(values:totable()) do want[v + 1] = want[v + 1] + 1 end
