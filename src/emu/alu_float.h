@@ -7,7 +7,7 @@
 #include "number.h"
 #include <math.h>
 
-static inline float emu_flush_f32(float value)
+EMU_INLINE float emu_flush_f32(float value)
 {
 	uint32_t bits = emu_bits_of_f32(value);
 
@@ -15,7 +15,7 @@ static inline float emu_flush_f32(float value)
 }
 
 /* A result is flushed where it would be below 2^-126 rounded as if exponents had no bound. */
-static inline float emu_flush_tiny(float rounded, double exact)
+EMU_INLINE float emu_flush_tiny(float rounded, double exact)
 {
 	float unbounded = (float)(exact * 0x1p64);
 
@@ -23,26 +23,26 @@ static inline float emu_flush_tiny(float rounded, double exact)
 }
 
 /* A NaN result has one pattern. */
-static inline uint32_t emu_canonical(float value)
+EMU_INLINE uint32_t emu_canonical(float value)
 {
 	uint32_t bits = emu_bits_of_f32(value);
 
 	return (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : bits;
 }
 
-static inline float emu_saturate_f32(float value)
+EMU_INLINE float emu_saturate_f32(float value)
 {
 	return value > 0 ? value < 1 ? value : 1 : 0;
 }
 
 /* div.approx by more than 2^126 gives zero, of infinity NaN. */
-static inline float emu_far_quotient(float x, float y)
+EMU_INLINE float emu_far_quotient(float x, float y)
 {
 	return isinf(x) ? NAN : copysignf(0.0f, signbit(x) != signbit(y) ? -1.0f : 1.0f);
 }
 
 /* Without NaN, -0 is less than +0; of a number and a NaN the number is chosen. */
-static inline float emu_least_f32(float x, float y)
+EMU_INLINE float emu_least_f32(float x, float y)
 {
 	uint32_t both = emu_bits_of_f32(x) | emu_bits_of_f32(y);
 	float chosen = x == y ? emu_f32_of_bits(both) : x < y ? x : y;
@@ -50,7 +50,7 @@ static inline float emu_least_f32(float x, float y)
 	return x != x ? y : y != y ? x : chosen;
 }
 
-static inline float emu_greatest_f32(float x, float y)
+EMU_INLINE float emu_greatest_f32(float x, float y)
 {
 	uint32_t both = emu_bits_of_f32(x) & emu_bits_of_f32(y);
 	float chosen = x == y ? emu_f32_of_bits(both) : x > y ? x : y;
@@ -58,7 +58,7 @@ static inline float emu_greatest_f32(float x, float y)
 	return x != x ? y : y != y ? x : chosen;
 }
 
-static inline double emu_quiet_f64(double x)
+EMU_INLINE double emu_quiet_f64(double x)
 {
 	uint64_t bits;
 
@@ -69,26 +69,26 @@ static inline double emu_quiet_f64(double x)
 }
 
 /* A NaN of f64 goes on: y's, of fma else z's, else x's; one that arises is negative. */
-static inline double emu_propagate(double result, double x, double y)
+EMU_INLINE double emu_propagate(double result, double x, double y)
 {
 	if (result == result)
 		return result;
 	return emu_quiet_f64(y != y ? y : x != x ? x : -(double)NAN);
 }
 
-static inline double emu_propagate3(double result, double x, double y, double z)
+EMU_INLINE double emu_propagate3(double result, double x, double y, double z)
 {
 	return z != z && y == y ? emu_quiet_f64(z) : emu_propagate(result, x, y);
 }
 
-static inline double emu_least_f64(double x, double y)
+EMU_INLINE double emu_least_f64(double x, double y)
 {
 	if (x != x || y != y)
 		return x == x ? x : y == y ? y : emu_quiet_f64(y);
 	return x == y ? (signbit(x) ? x : y) : x < y ? x : y;
 }
 
-static inline double emu_greatest_f64(double x, double y)
+EMU_INLINE double emu_greatest_f64(double x, double y)
 {
 	if (x != x || y != y)
 		return x == x ? x : y == y ? y : emu_quiet_f64(y);

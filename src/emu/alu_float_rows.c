@@ -4,12 +4,12 @@
 #include "alu_float.h"
 #include "approximate.h"
 
-static inline float keep(float value)
+EMU_INLINE float keep(float value)
 {
 	return value;
 }
 
-static inline uint32_t quiet(uint32_t bits)
+EMU_INLINE uint32_t quiet(uint32_t bits)
 {
 	return (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : bits;
 }

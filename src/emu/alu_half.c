@@ -129,6 +129,8 @@ static uint16_t one(const struct half_form *form, const uint16_t in[3])
 	if (form->operation == NEG || form->operation == ABS) {
 		if ((in[0] & 0x7fff) > (form->bfloat ? 0x7f80 : 0x7c00))
 			return 0x7fff;
+		if (form->flush && !form->bfloat && !(in[0] & 0x7c00))
+			return form->operation == NEG ? ~in[0] & 0x8000 : 0;
 		return form->operation == NEG ? (uint16_t)(in[0] ^ 0x8000) : in[0] & 0x7fff;
 	}
 	if (form->outside && (out_of_bounds(in[0]) || out_of_bounds(in[1])))
@@ -242,7 +244,11 @@ bool emu_decode_half(struct emu_decode *decode, enum emu_type type)
 	if (!take_modifiers(decode, form))
 		return false;
 	decode->ins->extra = form;
-	decode->ins->execute = execute;
+	if (!form->saturate && !form->nan && !form->xor_sign && !form->third && !form->outside &&
+	    (!form->flush || form->bfloat))
+		decode->ins->execute = emu_half_rows(decode->opcode->name, type, form->relu);
+	if (!decode->ins->execute)
+		decode->ins->execute = execute;
 	if (!emu_want_operands(decode, form->sources + 1, form->sources + 1) ||
 	    !emu_want_register(decode, 0, bits))
 		return false;

@@ -5,12 +5,14 @@
 #ifndef TCMMA_EMU_APPROXIMATE_H
 #define TCMMA_EMU_APPROXIMATE_H
 
+#include "number.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-static inline double emu_double_of_bits(uint64_t bits)
+EMU_INLINE double emu_double_of_bits(uint64_t bits)
 {
 	double value;
 
@@ -18,7 +20,7 @@ static inline double emu_double_of_bits(uint64_t bits)
 	return value;
 }
 
-static inline uint64_t emu_bits_of_double(double value)
+EMU_INLINE uint64_t emu_bits_of_double(double value)
 {
 	uint64_t bits;
 
@@ -30,7 +32,7 @@ static inline uint64_t emu_bits_of_double(double value)
  * 2^x = 2^n * e^(r ln 2), |r| <= 1/2; the series to the twelfth power is exact
  * to 2^-52.  Beyond the clamps the result rounds to 0 or infinity.
  */
-static inline float emu_ex2(float value)
+EMU_INLINE float emu_ex2(float value)
 {
 	double x = value < -160 ? -160 : value > 160 ? 160 : value;
 	double shifted = x + 0x1.8p52, n = shifted - 0x1.8p52, t = (x - n) * 0x1.62e42fefa39efp-1;
@@ -54,7 +56,7 @@ static inline float emu_ex2(float value)
 }
 
 /* log2 x = e + 2 / ln 2 * atanh((m - 1) / (m + 1)), m in [sqrt 1/2, sqrt 2]. */
-static inline float emu_lg2(float value)
+EMU_INLINE float emu_lg2(float value)
 {
 	double x = value, sum = 1.0 / 21, s, q, result;
 	uint64_t bits = emu_bits_of_double(x);
@@ -73,7 +75,7 @@ static inline float emu_lg2(float value)
 	return value >= 0 ? (float)result : NAN;
 }
 
-static inline float emu_rsqrt(float value)
+EMU_INLINE float emu_rsqrt(float value)
 {
 	return (float)(1.0 / sqrt((double)value));
 }
@@ -82,7 +84,7 @@ static inline float emu_rsqrt(float value)
  * The part of a turn that sine and cosine look at: of |x| / (2 pi) the leading 24 bits, cut off, so
  * that little is left of large angles.
  */
-static inline double emu_turn(float value)
+EMU_INLINE double emu_turn(float value)
 {
 	double turns = fabs((double)value) * 0x1.45f306p-3;
 	double kept = emu_double_of_bits(emu_bits_of_double(turns) & 0xffffffffe0000000ull);
@@ -94,7 +96,7 @@ static inline double emu_turn(float value)
  * Sine, or a quarter of a turn ahead cosine, of an angle in [0, 2 pi]: quarter turns are taken off
  * in two parts, which leaves |r| <= pi / 4; the series are exact to 2^-55 there.
  */
-static inline double emu_wave(double angle, uint64_t quarters)
+EMU_INLINE double emu_wave(double angle, uint64_t quarters)
 {
 	double shifted = angle * 0x1.45f306dc9c883p-1 + 0x1.8p52, n = shifted - 0x1.8p52;
 	double r = (angle - n * 0x1.921fb544p+0) - n * 0x1.0b4611a626331p-34, q = r * r;
@@ -119,7 +121,7 @@ static inline double emu_wave(double angle, uint64_t quarters)
 	return emu_double_of_bits(emu_bits_of_double(value) ^ (turn & 2) << 62);
 }
 
-static inline float emu_sin(float value)
+EMU_INLINE float emu_sin(float value)
 {
 	double sine = emu_wave(emu_turn(value) * 0x1.921fb54442d18p+2, 0);
 	uint64_t sign = emu_bits_of_double(value) & 1ull << 63;
@@ -127,7 +129,7 @@ static inline float emu_sin(float value)
 	return (float)emu_double_of_bits(emu_bits_of_double(sine) ^ sign);
 }
 
-static inline float emu_cos(float value)
+EMU_INLINE float emu_cos(float value)
 {
 	return (float)emu_wave(emu_turn(value) * 0x1.921fb54442d18p+2, 1);
 }
@@ -136,7 +138,7 @@ static inline float emu_cos(float value)
  * tanh |x| = m / (m + 2), m = e^2|x| - 1 = 2^n (e^r - 1) + 2^n - 1, |r| <= ln 2 / 2; from 10 on it
  * rounds to 1.
  */
-static inline float emu_tanh(float value)
+EMU_INLINE float emu_tanh(float value)
 {
 	double x = fabs((double)value), twice = x < 10 ? 2 * x : 20;
 	double shifted = twice * 0x1.71547652b82fep0 + 0x1.8p52, n = shifted - 0x1.8p52;
@@ -162,29 +164,29 @@ static inline float emu_tanh(float value)
 }
 
 /* The forms of f64 give the upper half alone: the lower 32 bits are zero. */
-static inline double emu_upper_half(double value)
+EMU_INLINE double emu_upper_half(double value)
 {
 	return emu_double_of_bits(emu_bits_of_double(value) & 0xffffffff00000000ull);
 }
 
-static inline double emu_flush_double(double value)
+EMU_INLINE double emu_flush_double(double value)
 {
 	return fabs(value) < 0x1p-1022 ? copysign(0.0, value) : value;
 }
 
 /* NaN has one pattern. */
-static inline double emu_gross(double result)
+EMU_INLINE double emu_gross(double result)
 {
 	return result == result ? emu_upper_half(result)
 				: emu_double_of_bits(0x7fffffff00000000ull);
 }
 
-static inline double emu_rcp_gross(double value)
+EMU_INLINE double emu_rcp_gross(double value)
 {
 	return emu_gross(emu_flush_double(1.0 / emu_flush_double(emu_upper_half(value))));
 }
 
-static inline double emu_rsqrt_gross(double value)
+EMU_INLINE double emu_rsqrt_gross(double value)
 {
 	return emu_gross(1.0 / sqrt(emu_flush_double(emu_upper_half(value))));
 }

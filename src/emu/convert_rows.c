@@ -13,23 +13,23 @@ enum modifier {
 
 /* ---- what the expressions of convert_rows.def use --------------------------------------- */
 
-static inline uint32_t one_nan(uint32_t bits)
+EMU_INLINE uint32_t one_nan(uint32_t bits)
 {
 	return (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : bits;
 }
 
-static inline uint32_t flushed(uint32_t bits)
+EMU_INLINE uint32_t flushed(uint32_t bits)
 {
 	return bits & 0x7f800000u ? bits : bits & 0x80000000u;
 }
 
 /* Also -0 becomes 0; NaN stays. */
-static inline uint32_t not_negative(uint32_t bits)
+EMU_INLINE uint32_t not_negative(uint32_t bits)
 {
 	return bits >> 31 && bits <= 0xff800000u ? 0 : bits;
 }
 
-static inline float saturated(float value)
+EMU_INLINE float saturated(float value)
 {
 	float least = value > 0 ? value : 0;
 
@@ -37,12 +37,12 @@ static inline float saturated(float value)
 }
 
 /* What .rn leaves is the host's mode, to nearest even. */
-static inline float nearest(float value)
+EMU_INLINE float nearest(float value)
 {
 	return rintf(value);
 }
 
-static inline uint32_t tf32_bits(uint32_t bits)
+EMU_INLINE uint32_t tf32_bits(uint32_t bits)
 {
 	uint32_t half = (bits & 0x7fffffffu) > 0x7f800000u ? 0 : 0x1000;
 
@@ -51,7 +51,7 @@ static inline uint32_t tf32_bits(uint32_t bits)
 
 /* To integers: towards zero, out of range to the nearest bound; NaN as emu_conversion's general
  * way. */
-static inline uint32_t s32_of(float value)
+EMU_INLINE uint32_t s32_of(float value)
 {
 	float low = value < -0x1p31f ? -0x1p31f : value, high = low < 0x1p31f ? low : 0x1p30f;
 	uint32_t inside = (uint32_t)(int32_t)(high == high ? high : 0);
@@ -59,7 +59,7 @@ static inline uint32_t s32_of(float value)
 	return value >= 0x1p31f ? 0x7fffffffu : value == value ? inside : 0;
 }
 
-static inline uint32_t u32_of(float value)
+EMU_INLINE uint32_t u32_of(float value)
 {
 	uint32_t bits = emu_select(value > 0, emu_bits_of_f32(value), 0);
 	uint32_t upper = 0u - (uint32_t)(emu_f32_of_bits(bits) >= 0x1p31f);
@@ -70,44 +70,44 @@ static inline uint32_t u32_of(float value)
 	return inside | (0u - (uint32_t)(value >= 0x1p32f));
 }
 
-static inline uint64_t s64_of(double value)
+EMU_INLINE uint64_t s64_of(double value)
 {
 	if (value != value || value < -0x1p63)
 		return 1ull << 63;
 	return value >= 0x1p63 ? INT64_MAX : (uint64_t)(int64_t)value;
 }
 
-static inline uint64_t u64_of(double value)
+EMU_INLINE uint64_t u64_of(double value)
 {
 	if (value != value)
 		return 1ull << 63;
 	return value >= 0x1p64 ? UINT64_MAX : value > 0 ? (uint64_t)value : 0;
 }
 
-static inline uint32_t s32_of_double(double value)
+EMU_INLINE uint32_t s32_of_double(double value)
 {
 	double high = value > 2147483647.0 ? 2147483647.0 : value;
 
 	return (uint32_t)(int32_t)(high > -2147483648.0 ? high : -2147483648.0);
 }
 
-static inline uint32_t u32_of_double(double value)
+EMU_INLINE uint32_t u32_of_double(double value)
 {
 	if (value != value)
 		return 0x80000000u;
 	return value >= 0x1p32 ? EMU_FULL : value > 0 ? (uint32_t)value : 0;
 }
 
-/* Subnormals come out right because the scaling by 2^120 is exact. */
-static inline uint32_t half_of_e4m3(uint32_t code)
+EMU_INLINE uint32_t half_of_e4m3(uint32_t code)
 {
-	float value = emu_f32_of_bits((code & 0x7f) << 20) * 0x1p120f;
-	uint32_t half = emu_f16_bits(emu_bits_of_f32(value)) | (code & 0x80) << 8;
+	float tiny = (float)(int32_t)(code & 7) * 0x1p-9f;
+	uint32_t normal = ((code & 0x7f) << 7) + 0x2000;
+	uint32_t half = emu_select(code & 0x78, normal, emu_f16_bits(emu_bits_of_f32(tiny)));
 
-	return emu_select((code & 0x7f) == 0x7f, 0x7fffu, half);
+	return emu_select((code & 0x7f) == 0x7f, 0x7fffu, half | (code & 0x80) << 8);
 }
 
-static inline uint32_t half_of_e5m2(uint32_t half)
+EMU_INLINE uint32_t half_of_e5m2(uint32_t half)
 {
 	return (half & 0x7fff) > 0x7c00 ? 0x7fffu : half;
 }
@@ -116,8 +116,7 @@ static inline uint32_t half_of_e5m2(uint32_t half)
  * To 8 bits of which `mantissa` are the mantissa, rounded in the bits of the f32; below the least
  * normal number an addition of `align` rounds to the last place that there is.
  */
-static inline uint32_t narrow(uint32_t bits, int mantissa, uint32_t least, float align,
-			      uint32_t most)
+EMU_INLINE uint32_t narrow(uint32_t bits, int mantissa, uint32_t least, float align, uint32_t most)
 {
 	uint32_t magnitude = bits & 0x7fffffffu, sign = bits >> 24 & 0x80,
 		 drop = 23 - (uint32_t)mantissa;
@@ -132,12 +131,12 @@ static inline uint32_t narrow(uint32_t bits, int mantissa, uint32_t least, float
 	return emu_select(magnitude > 0x7f800000u, 0x7fu, code | sign);
 }
 
-static inline uint32_t e4m3_bits(uint32_t bits)
+EMU_INLINE uint32_t e4m3_bits(uint32_t bits)
 {
 	return narrow(bits, 3, 0x3c800000u, 0x1p14f, 0x7e);
 }
 
-static inline uint32_t e5m2_bits(uint32_t bits)
+EMU_INLINE uint32_t e5m2_bits(uint32_t bits)
 {
 	return narrow(bits, 2, 0x38800000u, 0x1p7f, 0x7b);
 }

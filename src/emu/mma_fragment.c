@@ -205,8 +205,8 @@ void emu_fragment_of_tile(int n, const float *tile, float *const *d)
 void emu_fragment_halves(const uint32_t *pairs, float *even, float *odd)
 {
 	for (int lane = 0; lane < lanes; lane++) {
-		even[lane] = emu_f16_to_f32((uint16_t)pairs[lane]);
-		odd[lane] = emu_f16_to_f32((uint16_t)(pairs[lane] >> 16));
+		even[lane] = emu_f32_of_f16(pairs[lane]);
+		odd[lane] = emu_f32_of_f16(pairs[lane] >> 16);
 	}
 }
 

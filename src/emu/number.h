@@ -18,46 +18,55 @@ struct emu_minifloat {
 	bool has_nan;      /* e4m3: only S.1111.111; fp6 and fp4: none */
 };
 
+/* What loops over rows call must become part of them: a call keeps a loop from becoming vector
+ * code. */
+#define EMU_INLINE static inline __attribute__((always_inline))
+
 extern const struct emu_minifloat emu_e4m3, emu_e5m2, emu_e2m3, emu_e3m2, emu_e2m1;
 
-static inline float emu_f32_of_bits(uint32_t bits)
+EMU_INLINE float emu_f32_of_bits(uint32_t bits)
 {
 	float value;
 	memcpy(&value, &bits, sizeof value);
 	return value;
 }
 
-static inline uint32_t emu_bits_of_f32(float value)
+EMU_INLINE uint32_t emu_bits_of_f32(float value)
 {
 	uint32_t bits;
 	memcpy(&bits, &value, sizeof bits);
 	return bits;
 }
 
-static inline float emu_bf16_to_f32(uint16_t bits)
+EMU_INLINE float emu_bf16_to_f32(uint16_t bits)
 {
 	return emu_f32_of_bits((uint32_t)bits << 16);
 }
 
 /* a or b, where ?: would become a branch that keeps a loop from becoming vector code. */
-static inline uint32_t emu_select(bool condition, uint32_t a, uint32_t b)
+EMU_INLINE uint32_t emu_select(bool condition, uint32_t a, uint32_t b)
 {
 	return b ^ ((a ^ b) & (0u - (uint32_t)condition));
 }
 
-/* Subnormals come out right because the scaling by 2^112 is exact. */
-static inline float emu_f16_to_f32(uint16_t bits)
+/* Of the low 16 bits.  No subnormal f32 arises on the way: hosts are slow with them. */
+EMU_INLINE float emu_f32_of_f16(uint32_t bits)
 {
-	uint32_t magnitude = (uint32_t)(bits & 0x7fff) << 13;
-	uint32_t sign = (uint32_t)(bits & 0x8000) << 16;
-	uint32_t scaled = emu_bits_of_f32(emu_f32_of_bits(magnitude) * 0x1p112f);
-	uint32_t special = 0u - (uint32_t)(magnitude >= 0x0f800000u);
+	uint32_t magnitude = bits & 0x7fff, sign = (bits & 0x8000) << 16;
+	float tiny = (float)(int32_t)magnitude * 0x1p-24f;
+	uint32_t special = 0u - (uint32_t)(magnitude >= 0x7c00);
+	uint32_t normal = (magnitude << 13) + 0x38000000u + (special & 0x38000000u);
 
-	return emu_f32_of_bits(scaled | (special & 0x7f800000u) | sign);
+	return emu_f32_of_bits(emu_select(magnitude < 0x400, emu_bits_of_f32(tiny), normal) | sign);
+}
+
+EMU_INLINE float emu_f16_to_f32(uint16_t bits)
+{
+	return emu_f32_of_f16(bits);
 }
 
 /* From the bits of an f32, without branches: loops over rows become vector code.  NaN: 0x7fff. */
-static inline uint32_t emu_f16_bits(uint32_t bits)
+EMU_INLINE uint32_t emu_f16_bits(uint32_t bits)
 {
 	uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffffu;
 	bool tiny = magnitude < 0x38800000u; /* below 2^-14: a multiple of 2^-24 */
@@ -71,19 +80,19 @@ static inline uint32_t emu_f16_bits(uint32_t bits)
 	return emu_select(magnitude > 0x7f800000u, 0x7fffu, half | sign);
 }
 
-static inline uint32_t emu_bf16_bits(uint32_t bits)
+EMU_INLINE uint32_t emu_bf16_bits(uint32_t bits)
 {
 	uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
 
 	return (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffu : rounded;
 }
 
-static inline uint16_t emu_f16_from_f32(float value)
+EMU_INLINE uint16_t emu_f16_from_f32(float value)
 {
 	return (uint16_t)emu_f16_bits(emu_bits_of_f32(value));
 }
 
-static inline uint16_t emu_bf16_from_f32(float value)
+EMU_INLINE uint16_t emu_bf16_from_f32(float value)
 {
 	return (uint16_t)emu_bf16_bits(emu_bits_of_f32(value));
 }
