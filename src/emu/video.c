@@ -1,4 +1,8 @@
-/* Video instructions: arithmetic on bytes, half-words and words chosen by selectors (9.7.18). */
+/*
+ * Video instructions: arithmetic on bytes, half-words and words chosen by selectors (9.7.18).
+ * No device has had them for long: the assembler makes sequences of them, which depart from the
+ * manual in what is marked "assembled".  It is so on an H200, ptxas 13.0.
+ */
 #include "machine.h"
 
 #include "module.h"
@@ -95,22 +99,27 @@ static __int128 clamp(__int128 value, int bits, bool is_signed)
 	return value < least ? least : value > most ? most : value;
 }
 
+/* The low bits of a value, signed. */
+static __int128 cut(__int128 value, int bits)
+{
+	return (__int128)((unsigned __int128)value << (128 - bits)) >> (128 - bits);
+}
+
 static __int128 wide(uint32_t word, bool is_signed)
 {
 	return is_signed ? (__int128)(int32_t)word : (__int128)word;
 }
 
-/* a * b + c, where at most one of the product and c is negated. */
-static uint32_t multiply(const struct video *v, __int128 a, __int128 b, uint32_t c)
+/* a * b + c, where at most one of the product and c is negated.  Assembled: all three words are
+ * signed, and a sum that should have no sign is shifted as if it had none. */
+static uint32_t multiply(const struct video *v, uint32_t a, uint32_t b, uint32_t c)
 {
 	bool is_signed = v->a_signed || v->b_signed || v->negate_product || v->negate_c;
-	__int128 product = v->negate_product ? ~(a * b) : a * b;
-	__int128 sum = product + wide(v->negate_c ? ~c : c, is_signed) +
-		       (v->plus_one || v->negate_product || v->negate_c);
+	int64_t product = (int64_t)(int32_t)a * (int32_t)b;
+	int64_t sum = (v->negate_product ? ~product : product) + (int32_t)(v->negate_c ? ~c : c) +
+		      (v->plus_one || v->negate_product || v->negate_c);
 
-	sum = (__int128)((uint64_t)(sum >> v->scale));
-	if (is_signed)
-		sum = (int64_t)sum;
+	sum = is_signed ? sum >> v->scale : (int64_t)((uint64_t)sum >> v->scale);
 	return (uint32_t)(v->saturate ? clamp(sum, 32, is_signed) : sum);
 }
 
@@ -121,11 +130,44 @@ static uint32_t merge(uint32_t into, const struct selection *d, int i, uint32_t 
 	return (into & ~(ones << d->at[i])) | (value & ones) << d->at[i];
 }
 
-static uint32_t second(const struct video *v, uint32_t value, uint32_t c)
+static bool shifts(const struct video *v)
 {
-	__int128 a = wide(value, v->d_signed), b = wide(c, v->d_signed);
+	return v->operation == SHIFT_LEFT || v->operation == SHIFT_RIGHT;
+}
 
-	return v->second == 0 ? value + c : (v->second == 1) == (a < b) ? value : c;
+/* Assembled: sums, differences and saturated shifts meet c as words, where unsigned ones with the
+ * top bit are greater than any c, other results as 64 bits; vset compares c as a. */
+static uint32_t second(const struct video *v, __int128 value, uint32_t c)
+{
+	bool is_signed = v->operation == COMPARE ? v->a_signed : v->d_signed;
+	bool word = v->operation == ADD || v->operation == SUBTRACT || (shifts(v) && v->saturate);
+	__int128 other = wide(c, is_signed);
+	uint32_t result = (uint32_t)value;
+	bool less;
+
+	if (v->second == 0)
+		return result + c;
+	if (word)
+		value = wide(result, is_signed);
+	else
+		value = is_signed ? (__int128)(int64_t)value : (__int128)(uint64_t)value;
+	less = value < other && !(word && !is_signed && result >> 31);
+	return (v->second == 1) == less ? result : c;
+}
+
+/* Assembled: a part takes what is out of its range, below it too, as the greatest value; a sum
+ * with c of unsigned words is not bounded above. */
+static __int128 saturate(const struct video *v, __int128 value)
+{
+	__int128 most = ((__int128)1 << (v->d.bits - v->d_signed)) - 1;
+
+	if (shifts(v))
+		return clamp(value, 32, v->d_signed);
+	if (v->d.bits < 32)
+		return value < 0 || value > most ? most : value;
+	if (v->second >= 0 && !v->d_signed && value > most)
+		return value;
+	return clamp(value, 32, v->d_signed);
 }
 
 /* One lane; c is 0 where there is none. */
@@ -134,11 +176,14 @@ static uint32_t scalar(const struct video *v, uint32_t a, uint32_t b, uint32_t c
 	__int128 x = part(&v->a, 0, a, v->a_signed), y = part(&v->b, 0, b, v->b_signed), value;
 
 	if (v->operation == MULTIPLY)
-		return multiply(v, x, y, c);
+		return multiply(v, (uint32_t)x, (uint32_t)y, c);
 	value = apply(v, x, y);
 	if (v->saturate)
-		value = clamp(value, v->d.bits, v->d_signed);
-	return v->second < 0 ? merge(c, &v->d, 0, (uint32_t)value) : second(v, (uint32_t)value, c);
+		value = saturate(v, cut(value, 34));
+	if (v->second >= 0)
+		return second(v, value, c);
+	/* assembled: the upper half takes that of the result */
+	return merge(c, &v->d, 0, (uint32_t)(v->d.bits == 16 && v->d.at[0] ? value >> 16 : value));
 }
 
 /* Parts that the mask of d names are merged into c, or with .add all added to it. */
