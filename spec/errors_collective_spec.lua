@@ -303,8 +303,8 @@ describe("A kernel of two CTAs", function()
          end)
       end
       local function own() return tc.barrier { orders_tensor_core = true, name = "read" } end
-      assert.matches("\n  it is read at line 164 %(role 'store'%)\n  barrier \"read\" %(line %d+%) tells of that, by the "
-         .. "tc.barrier_arrive at line 165: in its own CTA alone\n", more(own))
+      assert.matches("\n  it is read at line 164 %(role 'store'%)\n  barrier \"read\" %(line %d+%) tells of that, "
+         .. "by the tc.barrier_arrive at line 165: in its own CTA alone\n", more(own))
    end)
    it("is refused with the CTA that it is wrong in", function()
       local message = helper.message(function()

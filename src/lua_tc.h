@@ -127,7 +127,10 @@ void tc_open_host(lua_State *L);     /* lua_host.c: randn, allclose ... */
 void tc_open_quantize(lua_State *L); /* lua_quantize.c: block-scaled and sparse operands */
 void tc_open_device(lua_State *L);   /* lua_dev.c */
 void tc_open_module(lua_State *L);   /* lua_module.c: tc.ptx, tc.cuda, tensormap */
-void tc_open_kernel(lua_State *L);   /* lua_kern.c: kernel, record */
+void tc_open_kernel(lua_State *L);   /* lua_kern.c: class of kernels */
+void tc_open_record(lua_State *L);   /* lua_record.c: kernel, record */
+/* Ends the open recording, or says at which line it is at fault. */
+void tc_finish_recording(lua_State *L);
 void tc_open_ref(lua_State *L);      /* lua_ref.c */
 void tc_open_barrier(lua_State *L);  /* lua_barrier.c */
 void tc_open_control(lua_State *L);  /* lua_control.c: roles, range, when */
