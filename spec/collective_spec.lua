@@ -117,11 +117,14 @@ end)
 describe("Collective tensor memory", function()
   for _, rows in ipairs{ 64, 128 } do
     it(("of %d rows keeps what registers store"):format(rows), function()
-      for _, kind in ipairs{ { tc.float32 }, { tc.float16, false }, { tc.float16, true }, { tc.float8_e5m2, true } } do
+      for _, kind in ipairs{ { tc.float32 }, { tc.float16, false }, { tc.float16, true }, { tc.float8_e5m2, true },
+                             { tc.float4_e2m1fn, true }, { tc.int4, true } } do
         -- three warpgroups cannot divide 32 columns: each holds them all, one stores
         for _, case in ipairs{ { 32, 1 }, { 32, 3 }, { 96, 3 }, { 160, 2 } } do
-          local a = kernels.integers({ 2 * rows, case[1] }, kind[1], 1)
-          right(collective.round_trip{ rows = rows, columns = case[1], dtype = kind[1], packed = kind[2],
+          -- a slot begins at a multiple of 8 columns of 32 bits
+          local columns = kind[1].bits == 4 and 2 * case[1] or case[1]
+          local a = kernels.integers({ 2 * rows, columns }, kind[1], 1)
+          right(collective.round_trip{ rows = rows, columns = columns, dtype = kind[1], packed = kind[2],
             warpgroups = case[2] }, tc.zeros(a.shape, kind[1]), a, a)
         end
       end

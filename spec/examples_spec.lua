@@ -17,7 +17,7 @@ describe("example", function()
          assert.not_matches("WRONG", text)
       end)
    end
-   for _, name in ipairs { "02_matmul_basic", "03_matmul_warp_specialized", "16_matmul_sparse" } do
+   for _, name in ipairs { "02_matmul_basic", "03_matmul_warp_specialized", "16_matmul_sparse", "18_matmul_int4" } do
       it(name .. " runs on a Hopper device", function()
          local pipe = assert(io.popen("TCMMA_DEVICE=emulator:sm_90a lua5.4 examples/" .. name .. ".lua 2>&1"))
          local text = pipe:read "a"

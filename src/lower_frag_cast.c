@@ -76,9 +76,51 @@ static void cast_f16_f8(struct low *l, const struct frag_value *v, struct frag_v
 	}
 }
 
+/* Signed ones count from -8, so that all are unsigned. */
+static struct mreg biased(struct low *l, enum dtype t, struct mopnd word)
+{
+	struct mreg x;
+
+	if (t == DT_U4)
+		return tc_word_register(l, word);
+	x = mi_b32(l);
+	mi(l, "xor.b32", R(x), R(tc_word_register(l, word)), mo_hex(0x88888888));
+	return x;
+}
+
+static struct mreg shifted(struct low *l, struct mreg x, int bits)
+{
+	struct mreg d;
+
+	if (!bits)
+		return x;
+	d = mi_b32(l);
+	mi(l, "shr.u32", R(d), R(x), I(bits));
+	return d;
+}
+
+/* With the bits of 2^23 above it, an unsigned integer is that much too large. */
+static void cast_nibbles_to_f32(struct low *l, const struct frag_value *v, struct frag_value *w)
+{
+	struct mopnd least = mo_f32(v->dtype == DT_I4 ? 8388616.0f : 8388608.0f);
+
+	for (int i = 0; i < v->words; i++) {
+		struct mreg x = biased(l, v->dtype, v->word[i]);
+
+		for (int j = 0; j < TC_MOST_PER_WORD && 8 * i + j < w->words; j++) {
+			struct mreg sum = mi_b32(l), d = mi_b32(l);
+
+			mi(l, "lop3.b32", R(sum), R(shifted(l, x, 4 * j)), mo_hex(0xf),
+			   mo_hex(0x4b000000), mo_hex(0xea));
+			mi(l, "sub.rn.f32", R(d), R(sum), least);
+			w->word[8 * i + j] = R(d);
+		}
+	}
+}
+
 /*
  * Integers of 4 bits to float16 and bfloat16, four pairs at a time: with the bits of 1024 (128 in
- * bfloat16) above it, an unsigned one is that much too large; signed ones are counted from -8.
+ * bfloat16) above it, an unsigned one is that much too large.
  */
 static void cast_nibbles_to_half(struct low *l, const struct frag_value *v, struct frag_value *w)
 {
@@ -87,25 +129,15 @@ static void cast_nibbles_to_half(struct low *l, const struct frag_value *v, stru
 	struct mopnd least = R(tc_word_register(l, mo_hex(is_signed ? one | 0x00080008 : one)));
 
 	for (int i = 0; i < v->words; i++) {
-		struct mreg x = tc_word_register(l, v->word[i]), pair[4];
+		struct mreg x = biased(l, v->dtype, v->word[i]), pair[4];
 
-		if (is_signed) {
-			struct mreg word = x;
-
-			x = mi_b32(l);
-			mi(l, "xor.b32", R(x), R(word), mo_hex(0x88888888));
-		}
 		/* Element j and, in the upper half, element j + 4. */
 		for (int j = 0; j < 4; j++) {
-			struct mreg bits = x, sum = mi_b32(l);
+			struct mreg sum = mi_b32(l);
 
-			if (j) {
-				bits = mi_b32(l);
-				mi(l, "shr.u32", R(bits), R(x), I(4 * j));
-			}
 			pair[j] = mi_b32(l);
-			mi(l, "lop3.b32", R(sum), R(bits), mo_hex(0x000f000f), mo_hex(one),
-			   mo_hex(0xea));
+			mi(l, "lop3.b32", R(sum), R(shifted(l, x, 4 * j)), mo_hex(0x000f000f),
+			   mo_hex(one), mo_hex(0xea));
 			mi(l, f16 ? "sub.rn.f16x2" : "sub.rn.bf16x2", R(pair[j]), R(sum), least);
 		}
 		for (int j = 0; j < 4 && 4 * i + j < w->words; j++) {
@@ -200,6 +232,8 @@ void tc_lower_cast(struct low *l, const struct op *op)
 		if ((v->dtype == DT_F16 && is_f8(w->dtype)) ||
 		    (is_f8(v->dtype) && w->dtype == DT_F16))
 			cast_f16_f8(l, v, w);
+		else if (is_nibble(v->dtype) && w->dtype == DT_F32)
+			cast_nibbles_to_f32(l, v, w);
 		else if (is_nibble(v->dtype) && (w->dtype == DT_F16 || w->dtype == DT_BF16))
 			cast_nibbles_to_half(l, v, w);
 		else if (is_nibble(v->dtype) && (w->dtype == DT_I8 || w->dtype == DT_U8))
