@@ -380,8 +380,11 @@ static const char load_doc[] =
 	"load() -> Scalar|Fragment\n"
 	"Loads from SMEM or GMEM: one element (every dimension indexed) into a recorded scalar, a "
 	"ref of 1 or 2 dimensions into a fragment.\n\n"
-	"A fragment needs a role of whole warpgroups. Elements outside a GMEM array are 0. TMEM is "
-	"loaded by `tc.async_load_tmem`.";
+	"A fragment needs a role of whole warpgroups. Elements outside a GMEM array are 0. "
+	"Elements "
+	"of 4 bits are moved by pairs: the last dimension of the array is even, and so are start "
+	"and "
+	"size of the view along it. TMEM is loaded by `tc.async_load_tmem`.";
 
 static int ref_load(lua_State *L)
 {
@@ -446,7 +449,9 @@ static void store(struct kern *k, void *arg)
 static const char store_doc[] =
 	"store(value: Fragment|Scalar|number, opts?: {barrier?: Barrier})\n"
 	"Stores into SMEM or GMEM: a fragment of the ref's shape and dtype, or one value into "
-	"every element. `ref[i] = x` is `ref[i]:store(x)`.\n\n"
+	"every element. `ref[i] = x` is `ref[i]:store(x)`. Elements of 4 bits are stored by pairs, "
+	"as "
+	"they are loaded.\n\n"
 	"What lies outside a GMEM array is not written. Before TMA or an MMA reads the stored "
 	"SMEM, call `tc.commit_smem()`. TMEM is stored by `tc.async_store_tmem`.\n"
 	"- `barrier`: for SMEM of another CTA (`tc.cluster_ref`) with elements of 32 bits. The "

@@ -362,7 +362,7 @@ static const struct tc_function functions[] = {
 	 "`\"all\"` (default), or `\"w\"` or `\"w128\"` along the width alone.\n"
 	 "- `dtype`: the map's element type, such as `\"tf32\"` or `\"16u4_align16b\"`; default: "
 	 "the "
-	 "array's."},
+	 "array's; of `int4`, `uint4` and `uint2` it is `uint8`, and all sizes count bytes."},
 	{NULL, NULL, NULL}};
 static const luaL_Reg meta[] = {{"__tostring", tensormap_tostring}, {NULL, NULL}};
 

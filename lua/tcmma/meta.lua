@@ -939,7 +939,7 @@ function tc.tanh(x) end
 ---- `swizzle`: `"none"`, `"32B"`, `"64B"`, `"128B"`, `"128B_atom_32B"`, `"128B_atom_32B_flip_8B"`, `"128B_atom_64B"`.
 ---- `interleave`: `"none"`, or `"16B"` or `"32B"` a pixel: dimension 0 is the width then, and the last but one counts slices of channels; `l2`: `"none"`, `"64B"`, `"128B"`, `"256B"`; `oob`: `"zeros"`, `"nan"`.
 ---- `im2col`, in place of `box`: a table with `lower` and `upper`, the corners of the box of pixels along width, height and depth, `channels` and `pixels` of a copy, and `mode`: `"all"` (default), or `"w"` or `"w128"` along the width alone.
----- `dtype`: the map's element type, such as `"tf32"` or `"16u4_align16b"`; default: the array's.
+---- `dtype`: the map's element type, such as `"tf32"` or `"16u4_align16b"`; default: the array's; of `int4`, `uint4` and `uint2` it is `uint8`, and all sizes count bytes.
 ---@param array tcmma.array
 ---@param opts table
 ---@return tcmma.tensormap
@@ -1510,7 +1510,7 @@ function class_ref:at(...) end
 
 ---Loads from SMEM or GMEM: one element (every dimension indexed) into a recorded scalar, a ref of 1 or 2 dimensions into a fragment.
 ---
----A fragment needs a role of whole warpgroups. Elements outside a GMEM array are 0. TMEM is loaded by `tc.async_load_tmem`.
+---A fragment needs a role of whole warpgroups. Elements outside a GMEM array are 0. Elements of 4 bits are moved by pairs: the last dimension of the array is even, and so are start and size of the view along it. TMEM is loaded by `tc.async_load_tmem`.
 ---@return Scalar|Fragment
 function class_ref:load() end
 
@@ -1527,7 +1527,7 @@ function class_ref:load() end
 ---@return tcmma.array
 function class_ref:peek(opts) end
 
----Stores into SMEM or GMEM: a fragment of the ref's shape and dtype, or one value into every element. `ref[i] = x` is `ref[i]:store(x)`.
+---Stores into SMEM or GMEM: a fragment of the ref's shape and dtype, or one value into every element. `ref[i] = x` is `ref[i]:store(x)`. Elements of 4 bits are stored by pairs, as they are loaded.
 ---
 ---What lies outside a GMEM array is not written. Before TMA or an MMA reads the stored SMEM, call `tc.commit_smem()`. TMEM is stored by `tc.async_store_tmem`.
 ---- `barrier`: for SMEM of another CTA (`tc.cluster_ref`) with elements of 32 bits. The store is asynchronous, and one arrival on that CTA's barrier, whose phase completes when the values are there: no arrival of the role and no fence is needed
