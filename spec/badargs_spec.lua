@@ -410,6 +410,21 @@ describe("misspelt names", function()
     end
   end)
 
+  it("of the options of a matmul and of its configuration are, too", function()
+    local a = tc.zeros({ 64, 64 }, "f16")
+    for _, name in ipairs { "transpose_b", "epilogue", "bias", "row_scale", "column_scale", "residual",
+      "accumulate_f32", "config" } do
+      local wrong = misspelt(name)
+      assert.matches(("unknown option '%s' %%(did you mean '%s'"):format(wrong, name),
+        message(function() tc.matmul(a, a, nil, { [wrong] = 1 }) end))
+    end
+    for _, name in ipairs { "tile_m", "tile_n", "tile_k", "stages", "group", "swap", "split_k", "cluster", "piece" } do
+      local wrong = misspelt(name)
+      assert.matches(("option 'config' has no field '%s' %%(did you mean [^?]*'%s'"):format(wrong, name),
+        message(function() tc.matmul(a, a, nil, { config = { [wrong] = 1 } }) end))
+    end
+  end)
+
   it("of functions of the module are", function()
     for _, entry in ipairs(all) do
       if entry.name and not classes[entry.owner] then
@@ -422,6 +437,10 @@ describe("misspelt names", function()
   end)
 
   local function check_class(class, object)
+    if type(object) == "userdata" then
+      local refused = message(function() object.no_such_field = 1 end)
+      assert(not refused:find "attempt to index", refused)
+    end
     for _, entry in ipairs(all) do
       if entry.owner == class then
         for field in (entry.name or entry.doc):gmatch(entry.name and ".+"
@@ -455,6 +474,9 @@ describe("misspelt names", function()
   end)
 
   it("of optional fields of a report, which is a table, are nil", function()
-    assert.is_nil(selves["tcmma.report"]().trace_text)
+    local report = selves["tcmma.report"]()
+    assert.is_nil(report.trace_text)
+    report.mine = 1
+    assert.equal(1, report.mine)
   end)
 end)

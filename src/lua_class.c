@@ -260,6 +260,18 @@ static int class_index(lua_State *L)
 	return no_field(L, lua_upvalueindex(1), lua_tostring(L, lua_upvalueindex(3)));
 }
 
+/* Upvalue: name of the class.  What is a table takes further fields. */
+static int class_newindex(lua_State *L)
+{
+	if (lua_istable(L, 1)) {
+		lua_settop(L, 3);
+		lua_rawset(L, 1);
+		return 0;
+	}
+	return tc_error(L, "fields of a %s cannot be set (%s)",
+			lua_tostring(L, lua_upvalueindex(1)), tc_describe(L, 2));
+}
+
 void tc_class(lua_State *L, const char *name, const char *doc, const struct tc_function *methods,
 	      const luaL_Reg *meta, int (*field)(lua_State *L))
 {
@@ -278,6 +290,9 @@ void tc_class(lua_State *L, const char *name, const char *doc, const struct tc_f
 	lua_pushstring(L, name);
 	lua_pushcclosure(L, class_index, 3);
 	lua_setfield(L, -2, "__index");
+	lua_pushstring(L, name);
+	lua_pushcclosure(L, class_newindex, 1);
+	lua_setfield(L, -2, "__newindex");
 	if (meta)
 		luaL_setfuncs(L, meta, 0);
 	lua_pop(L, 1);
