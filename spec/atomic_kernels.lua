@@ -178,4 +178,24 @@ function kernels.histogram(count, bins)
   }
 end
 
+-- Work that CTAs take from a queue: tickets until there are `count`; out[ticket] counts who did it, by whom is kept.
+-- o: count, ctas, warpgroups (of the role; nil: one warp)
+function kernels.queue(o)
+  return tc.kernel{
+    name = "queue", args = { tc.gmem({ 1 }, tc.int32), tc.gmem({ o.count }, tc.int32), tc.gmem({ o.count }, tc.int32) },
+    grid = { o.ctas }, grid_names = { "x" },
+    body = function(next_ticket, done, by)
+      local role = tc.role{ name = "worker", warps = not o.warpgroups and 1 or nil, warpgroups = o.warpgroups }
+      role(function()
+        tc.loop(function()
+          local ticket = tc.atomic_add(next_ticket[0], 1, { old = true })
+          tc.stop(ticket:ge(o.count))
+          tc.atomic_add(done[ticket], 1)
+          by[ticket]:store(tc.axis_index "x" + 1)
+        end)
+      end)
+    end,
+  }
+end
+
 return kernels

@@ -115,6 +115,60 @@ describe("An atomic update", function()
       end)
   end)
 
+  for _, warpgroups in ipairs{ 0, 1, 2 } do
+    it(("gives out tickets, each once, to a role of %d warpgroups"):format(warpgroups), function()
+      local kernel = atomics.queue{ count = 23, ctas = 3, warpgroups = warpgroups > 0 and warpgroups or nil }
+      in_all_modes(kernel, function()
+        return tc.zeros({ 1 }, tc.int32), tc.zeros({ 23 }, tc.int32), tc.zeros({ 23 }, tc.int32)
+      end, function(next_ticket, done, by)
+        assert.are.equal(23 + 3, next_ticket:get(0))
+        for i = 0, 22 do
+          assert.are.equal(1, done:get(i))
+          assert.is_true(by:get(i) >= 1 and by:get(i) <= 3)
+        end
+      end)
+    end)
+  end
+
+  -- The value before, of each type and in both memories; outside of the array it is zero.
+  for _, case in ipairs{ { tc.float32, "atomic_add", 2.5, 1.25 }, { tc.float16, "atomic_add", 2.5, 1.25 },
+                         { tc.bfloat16, "atomic_add", 2.5, 1.25 }, { tc.int32, "atomic_max", -7, 5 },
+                         { tc.int32, "atomic_xor", 12, 10 }, { tc.uint32, "atomic_min", 9, 4 } } do
+    local dtype, update, before, value = table.unpack(case)
+    it(("tells what one %s was: %s"):format(dtype, update), function()
+      local kernel = tc.kernel{
+        name = "before",
+        args = { tc.gmem({ 4 }, dtype), tc.gmem({ 2 }, tc.int32), tc.gmem({ 3 }, dtype), tc.gmem({ 2 }, dtype) },
+        grid = { 2 }, grid_names = { "x" },
+        body = function(memory, places, told, held)
+          local x = tc.axis_index "x"
+          local mine = tc.smem({ 8 }, dtype, { swizzle = "none" })
+          local role = tc.role{ name = "all", warpgroups = 1 }
+          role(function()
+            mine[3]:store(before)
+            local old = tc[update](memory[places[x]:load()], value, { old = true })
+            told[x]:store(old)
+            local here = tc[update](mine[3], value, { old = true })
+            tc.when(x:eq(0), function()
+              told[2]:store(here)
+              held[0]:store(mine[3]:load())
+              held[1]:store(memory[1]:load())
+            end)
+          end)
+        end,
+      }
+      in_all_modes(kernel, function()
+        return tc.full({ 4 }, before, dtype), tc.from_table({ 1, 5 }, tc.int32), tc.zeros({ 3 }, dtype),
+          tc.zeros({ 2 }, dtype)
+      end, function(memory, _, told, held)
+        local after = atomics.combine[update](before, value, dtype ~= tc.uint32)
+        assert.are.same({ before, after, before, before }, memory:totable())
+        assert.are.same({ before, 0, before }, told:totable())
+        assert.are.same({ after, after }, held:totable())
+      end)
+    end)
+  end
+
   it("of vectors and single values is made once, whatever the number of threads", function()
     local kernel = tc.kernel{
       name = "vectors",
@@ -377,6 +431,11 @@ describe("tc.atomic_*", function()
       local role = tc.role{ name = "one", warps = 1 }
       return function() role(function() tc.atomic_add(x, 1) end) end,
         function() role(function() tc.atomic_add(x[0][0], 1) end) end
+    end, setup)
+  helper.refuses("tells no tile what it was",
+    "The option 'old' is for one element, but the ref has shape (64, 64).", function(x)
+      return function() tc.atomic_add(x, 1, { old = true }) end,
+        function() assert.is_truthy(tostring(tc.atomic_add(x[1][2], 1, { old = true })):find "recorded f32") end
     end, setup)
   helper.refuses("of one element takes no fraction for an integer", "0.5 stored into int32: convert it with :astype",
     function(_, _, _, _, n)

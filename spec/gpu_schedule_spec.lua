@@ -162,6 +162,15 @@ describe("a GPU #gpu", function()
     end
   end)
 
+  on_gpu("gives out tickets, each once", function()
+    for _, warpgroups in ipairs{ false, 1, 2 } do
+      local next_ticket, done, by = zeros({ 1 }, tc.int32), zeros({ 5000 }, tc.int32), zeros({ 5000 }, tc.int32)
+      atomics.queue{ count = 5000, ctas = 150, warpgroups = warpgroups or nil }(next_ticket, done, by)
+      assert.are.equal(5150, next_ticket:get(0))
+      for _, n in ipairs(done:totable()) do assert.are.equal(1, n) end
+    end
+  end)
+
   on_gpu("adds the parts of a matmul cut along K", function()
     local o = { m = 128, n = 64, k = 1024, parts = 16, out = tc.float32 }
     local a, b = integers({ 128, 1024 }, tc.float16, 1), integers({ 1024, 64 }, tc.float16, 2)

@@ -342,7 +342,8 @@ struct store_scalar_op {
 	struct ref *ref;
 	struct val *value;
 	const struct atomic_update *atomic;
-}; /* STORE_SCALAR, ATOMIC_SCALAR */
+	struct val *result; /* what the element was; NULL: nobody asks */
+};                          /* STORE_SCALAR, ATOMIC_SCALAR */
 struct var_op {
 	struct var *var;
 	struct val *value;

@@ -34,12 +34,12 @@ static const char *type_of(struct low *l, const struct atomic_update *u, enum dt
 	}
 }
 
-const char *tc_atomic_opcode(struct low *l, const struct atomic_update *u, const char *space,
-			     enum dtype t, int words)
+const char *tc_atomic_opcode(struct low *l, const struct atomic_update *u, const char *verb,
+			     const char *space, enum dtype t, int words)
 {
 	if (words > 1)
 		mi_require(l, 81);
-	return tc_arena_printf(l->arena, "red.relaxed.%s.%s.%s", scope_of(space), space,
+	return tc_arena_printf(l->arena, "%s.relaxed.%s.%s.%s", verb, scope_of(space), space,
 			       type_of(l, u, t, words));
 }
 
@@ -77,7 +77,7 @@ static void update(struct tile *t, struct frag_value *v, const struct tile_acces
 	struct low *l = t->l;
 	bool pair = a->width == tc_atomic_least(x->what, x->dtype) && a->width == 2;
 	bool narrow = pair || a->width < tc_dtype_per_word(v->dtype);
-	const char *opcode = tc_atomic_opcode(l, x->what, t->space, x->dtype,
+	const char *opcode = tc_atomic_opcode(l, x->what, "red", t->space, x->dtype,
 					      narrow ? 0 : a->width / tc_dtype_per_word(v->dtype));
 	struct minst *i;
 

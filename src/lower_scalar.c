@@ -186,6 +186,33 @@ static struct mreg half_byte(struct low *l, const struct ref *r, struct mreg byt
 	return d;
 }
 
+/* Zero, what an element outside of its array is. */
+static void clear(struct low *l, struct mreg r)
+{
+	mi(l,
+	   r.type == MR_B16   ? "mov.b16"
+	   : r.type == MR_B64 ? "mov.b64"
+	   : r.type == MR_F64 ? "mov.f64"
+	   : r.type == MR_F32 ? "mov.f32"
+			      : "mov.b32",
+	   R(r),
+	   r.type == MR_F32   ? mo_f32(0)
+	   : r.type == MR_F64 ? T("0d0000000000000000")
+			      : mo_imm(0));
+}
+
+/* The element as the s32 or f32 that a recorded scalar is. */
+static struct mreg widened(struct low *l, const struct element *e, struct mreg raw, bool real)
+{
+	struct mreg d;
+
+	if (!e->widen)
+		return raw;
+	d = real ? mi_f32(l) : mi_b32(l);
+	mi(l, e->widen, R(d), R(raw));
+	return d;
+}
+
 void tc_lower_load_scalar(struct low *l, const struct op *op)
 {
 	const struct load_scalar_op *o = &op->u.load_scalar;
@@ -200,24 +227,11 @@ void tc_lower_load_scalar(struct low *l, const struct op *op)
 	inside = in_bounds(l, o->ref);
 	raw = mi_reg(l, e->reg);
 	if (inside.id)
-		mi(l,
-		   e->reg == MR_B16   ? "mov.b16"
-		   : e->reg == MR_B64 ? "mov.b64"
-		   : e->reg == MR_F64 ? "mov.f64"
-		   : e->reg == MR_F32 ? "mov.f32"
-				      : "mov.b32",
-		   R(raw),
-		   e->reg == MR_F32   ? mo_f32(0)
-		   : e->reg == MR_F64 ? T("0d0000000000000000")
-				      : mo_imm(0));
+		clear(l, raw);
 	m = mi(l, tc_arena_printf(l->arena, "ld.%s.%s", space, e->type), R(raw), M(a, 0));
 	if (inside.id)
 		mi_guard(m, inside, false);
-	d = raw;
-	if (e->widen) {
-		d = o->result->type == VT_F32 ? mi_f32(l) : mi_b32(l);
-		mi(l, e->widen, R(d), R(raw));
-	}
+	d = widened(l, e, raw, o->result->type == VT_F32);
 	if (tc_dtypes[e->dtype].bits == 4)
 		d = half_byte(l, o->ref, d);
 	if (o->result->type == VT_PRED) {
@@ -253,13 +267,27 @@ static struct mreg narrowed(struct low *l, const struct element *e, const struct
 	return d;
 }
 
+/* From the leader to the role, through scratch that a barrier has freed. */
+static void tell_role(struct low *l, struct val *result, struct mreg x)
+{
+	struct maddr at = tc_low_scratch(l, 4);
+	struct mreg d = new_register(l, result->type);
+
+	at.reg = l->c->smem;
+	mi(l, "st.shared.b32", M(at, 0), R(x));
+	tc_low_all(l);
+	tc_low_class_barrier(l);
+	mi(l, "ld.shared.b32", R(d), M(at, 0));
+	tc_low_define(l, result, d);
+}
+
 /* One lane of the role stores, or updates. */
 void tc_lower_store_scalar(struct low *l, const struct op *op)
 {
 	const struct store_scalar_op *o = &op->u.store_scalar;
 	const struct element *e = element_of(l, o->ref->alloc->dtype);
-	const char *space;
-	struct mreg s, inside;
+	const char *space, *opcode;
+	struct mreg s, inside, old = {0};
 	struct maddr a;
 	struct minst *m;
 
@@ -269,12 +297,20 @@ void tc_lower_store_scalar(struct low *l, const struct op *op)
 	s = narrowed(l, e, o->value);
 	a = element_address(l, o->ref, &space);
 	inside = in_bounds(l, o->ref);
-	m = mi(l,
-	       o->atomic ? tc_atomic_opcode(l, o->atomic, space, e->dtype, e->reg != MR_B16)
-			 : tc_arena_printf(l->arena, "st.%s.%s", space, e->type),
-	       M(a, 0), R(s));
+	opcode = o->atomic ? tc_atomic_opcode(l, o->atomic, o->result ? "atom" : "red", space,
+					      e->dtype, e->reg != MR_B16)
+			   : tc_arena_printf(l->arena, "st.%s.%s", space, e->type);
+	if (o->result)
+		old = mi_reg(l, e->reg);
+	if (o->result && inside.id)
+		clear(l, old);
+	m = o->result ? mi(l, opcode, R(old), M(a, 0), R(s)) : mi(l, opcode, M(a, 0), R(s));
 	if (inside.id)
 		mi_guard(m, inside, false);
+	if (o->result) {
+		tell_role(l, o->result, widened(l, e, old, o->result->type == VT_F32));
+		return;
+	}
 	tc_low_all(l);
 	if (l->role->warps > 1)
 		tc_low_class_barrier(l);

@@ -6,9 +6,11 @@ struct updating {
 	const struct atomic_update *update;
 	struct ref *ref;
 	struct lua_value value;
+	bool old;
+	struct val *result; /* what the element was, if `old` */
 };
 
-static void record_element(struct kern *k, const struct updating *a)
+static void record_element(struct kern *k, struct updating *a)
 {
 	struct op draft = {.kind = OP_ATOMIC_SCALAR};
 
@@ -18,7 +20,10 @@ static void record_element(struct kern *k, const struct updating *a)
 	draft.u.store_scalar.ref = a->ref;
 	draft.u.store_scalar.value = tc_element_value(k, &a->value, a->ref->alloc->dtype);
 	draft.u.store_scalar.atomic = a->update;
-	tc_kern_record(k, &draft);
+	if (a->old)
+		draft.u.store_scalar.result = tc_val_leaf(
+			k, VAL_OP, tc_dtypes[a->ref->alloc->dtype].klass == 'F' ? VT_F32 : VT_S32);
+	a->result = tc_kern_record(k, &draft)->u.store_scalar.result;
 }
 
 static void record_update(struct kern *k, void *arg)
@@ -33,6 +38,9 @@ static void record_update(struct kern *k, void *arg)
 		record_element(k, a);
 		return;
 	}
+	if (a->old)
+		tc_documented(&k->err, ATOMIC_OLD, tc_got(k, "the ref", a->ref),
+			      tc_shape_text(k, a->ref));
 	tc_fragment_shape(k, a->ref, shape);
 	draft.u.store.ref = a->ref;
 	draft.u.store.value = a->value.frag;
@@ -46,6 +54,7 @@ static void record_update(struct kern *k, void *arg)
 
 static int update(lua_State *L, int row)
 {
+	static const char *const options[] = {"old", NULL};
 	struct updating a = {.update = &tc_atomic_updates[row]};
 
 	a.ref = tc_check_recorded(L, 1, TC_REF);
@@ -53,8 +62,13 @@ static int update(lua_State *L, int row)
 	if (a.update->is_bitwise && a.value.kind == 'f' && !a.value.integral)
 		return tc_argerror(L, 2, "fragment, recorded s32 or integer expected, got %s",
 				   tc_describe(L, 2));
+	tc_options(L, 3, options);
+	a.old = tc_option_boolean(L, 3, "old", false);
 	tc_record_call(L, record_update, &a);
-	return 0;
+	if (!a.result)
+		return 0;
+	tc_push_scalar(L, a.result);
+	return 1;
 }
 
 static int atomic_add(lua_State *L)
@@ -91,10 +105,11 @@ static int atomic_xor(lua_State *L)
 	"\n\n`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value "   \
 	"for "                                                                                     \
 	"every element; a single element takes a recorded scalar or a number. Types: " types ". "  \
-	"Nothing is returned, and nothing ordered: who reads the result waits, as for stores."
+	"Nothing is ordered by it: who reads the result waits, as for stores.\n"                   \
+	"- `old`: returns what the element was before, where it is a single one; a ticket, say"
 
 static const char add_doc[] =
-	"atomic_add(ref: Ref, value: Fragment|Scalar|number)\n"
+	"atomic_add(ref: Ref, value: Fragment|Scalar|number, opts?: {old?: boolean}) -> Scalar?\n"
 	"Adds to what memory holds, element by element and atomically: other threads, roles and "
 	"CTAs may do so at the same time. Floats are added in any order, so that sums of several "
 	"CTAs round differently from run to run; subnormal float32 in GMEM count as zero. What "
@@ -104,21 +119,21 @@ static const char add_doc[] =
 static const struct tc_function functions[] = {
 	{"atomic_add", atomic_add, add_doc},
 	{"atomic_max", atomic_max,
-	 "atomic_max(ref: Ref, value: Fragment|Scalar|number)\n"
+	 "atomic_max(ref: Ref, value: Fragment|Scalar|number, opts?: {old?: boolean}) -> Scalar?\n"
 	 "Replaces each element that is less than the value, atomically." DETAILS(
 		 "int32, uint32; float16 and bfloat16 in GMEM, by pairs")},
 	{"atomic_min", atomic_min,
-	 "atomic_min(ref: Ref, value: Fragment|Scalar|number)\n"
+	 "atomic_min(ref: Ref, value: Fragment|Scalar|number, opts?: {old?: boolean}) -> Scalar?\n"
 	 "Replaces each element that is greater than the value, atomically." DETAILS(
 		 "int32, uint32; float16 and bfloat16 in GMEM, by pairs")},
 	{"atomic_and", atomic_and,
-	 "atomic_and(ref: Ref, value: Fragment|Scalar|integer)\n"
+	 "atomic_and(ref: Ref, value: Fragment|Scalar|integer, opts?: {old?: boolean}) -> Scalar?\n"
 	 "Keeps the bits that the value has too, atomically." DETAILS("int32, uint32")},
 	{"atomic_or", atomic_or,
-	 "atomic_or(ref: Ref, value: Fragment|Scalar|integer)\n"
+	 "atomic_or(ref: Ref, value: Fragment|Scalar|integer, opts?: {old?: boolean}) -> Scalar?\n"
 	 "Sets the bits of the value, atomically." DETAILS("int32, uint32")},
 	{"atomic_xor", atomic_xor,
-	 "atomic_xor(ref: Ref, value: Fragment|Scalar|integer)\n"
+	 "atomic_xor(ref: Ref, value: Fragment|Scalar|integer, opts?: {old?: boolean}) -> Scalar?\n"
 	 "Flips the bits of the value, atomically." DETAILS("int32, uint32")},
 	{NULL, NULL, NULL},
 };

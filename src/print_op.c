@@ -409,6 +409,8 @@ static void put_operands(struct strbuf *b, struct kern *k, const struct op *o)
 
 static bool has_result(const struct op *o)
 {
+	if (o->kind == OP_ATOMIC_SCALAR)
+		return o->u.store_scalar.result;
 	return o->kind == OP_VAR_GET || o->kind == OP_LOAD_SCALAR || o->kind == OP_LOAD ||
 	       o->kind == OP_ASYNC_LOAD_TMEM || o->kind == OP_QUERY_CLUSTER_CANCEL ||
 	       (o->kind >= OP_FRAG_ELEMENTWISE && o->kind <= OP_FRAG_REDUCE);

@@ -456,6 +456,8 @@ static struct val *result_val(const struct op *o, int i)
 		return NULL;
 	if (o->kind == OP_VAR_GET)
 		return o->u.var.value;
+	if (o->kind == OP_ATOMIC_SCALAR)
+		return o->u.store_scalar.result;
 	return o->kind == OP_LOAD_SCALAR ? o->u.load_scalar.result : NULL;
 }
 

@@ -87,8 +87,8 @@ void tc_tile_accesses(struct tile *t, struct frag_value *v, int width, tile_acce
 
 /* lower_atomic.c */
 struct atomic_update;
-/* red of an element, or of `words` registers of 32 bits; 0: one element of 16 bits. */
-const char *tc_atomic_opcode(struct low *l, const struct atomic_update *u, const char *space,
-			     enum dtype t, int words);
+/* red or atom of an element, or of `words` registers of 32 bits; 0: one element of 16 bits. */
+const char *tc_atomic_opcode(struct low *l, const struct atomic_update *u, const char *verb,
+			     const char *space, enum dtype t, int words);
 
 #endif

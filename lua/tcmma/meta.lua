@@ -217,45 +217,63 @@ function tc.async_store_tmem(dst, value) end
 
 ---Adds to what memory holds, element by element and atomically: other threads, roles and CTAs may do so at the same time. Floats are added in any order, so that sums of several CTAs round differently from run to run; subnormal float32 in GMEM count as zero. What lies outside a GMEM array is left out.
 ---
----`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: float32, float16, bfloat16, int32, uint32. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
+---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: float32, float16, bfloat16, int32, uint32. Nothing is ordered by it: who reads the result waits, as for stores.
+---- `old`: returns what the element was before, where it is a single one; a ticket, say
 ---@param ref Ref
 ---@param value Fragment|Scalar|number
-function tc.atomic_add(ref, value) end
+---@param opts? {old?: boolean}
+---@return Scalar?
+function tc.atomic_add(ref, value, opts) end
 
 ---Keeps the bits that the value has too, atomically.
 ---
----`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
+---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32. Nothing is ordered by it: who reads the result waits, as for stores.
+---- `old`: returns what the element was before, where it is a single one; a ticket, say
 ---@param ref Ref
 ---@param value Fragment|Scalar|integer
-function tc.atomic_and(ref, value) end
+---@param opts? {old?: boolean}
+---@return Scalar?
+function tc.atomic_and(ref, value, opts) end
 
 ---Replaces each element that is less than the value, atomically.
 ---
----`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32; float16 and bfloat16 in GMEM, by pairs. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
+---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32; float16 and bfloat16 in GMEM, by pairs. Nothing is ordered by it: who reads the result waits, as for stores.
+---- `old`: returns what the element was before, where it is a single one; a ticket, say
 ---@param ref Ref
 ---@param value Fragment|Scalar|number
-function tc.atomic_max(ref, value) end
+---@param opts? {old?: boolean}
+---@return Scalar?
+function tc.atomic_max(ref, value, opts) end
 
 ---Replaces each element that is greater than the value, atomically.
 ---
----`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32; float16 and bfloat16 in GMEM, by pairs. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
+---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32; float16 and bfloat16 in GMEM, by pairs. Nothing is ordered by it: who reads the result waits, as for stores.
+---- `old`: returns what the element was before, where it is a single one; a ticket, say
 ---@param ref Ref
 ---@param value Fragment|Scalar|number
-function tc.atomic_min(ref, value) end
+---@param opts? {old?: boolean}
+---@return Scalar?
+function tc.atomic_min(ref, value, opts) end
 
 ---Sets the bits of the value, atomically.
 ---
----`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
+---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32. Nothing is ordered by it: who reads the result waits, as for stores.
+---- `old`: returns what the element was before, where it is a single one; a ticket, say
 ---@param ref Ref
 ---@param value Fragment|Scalar|integer
-function tc.atomic_or(ref, value) end
+---@param opts? {old?: boolean}
+---@return Scalar?
+function tc.atomic_or(ref, value, opts) end
 
 ---Flips the bits of the value, atomically.
 ---
----`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32. Nothing is returned, and nothing ordered: who reads the result waits, as for stores.
+---`ref` is in GMEM or SMEM, `value` a fragment of its shape and dtype, or one value for every element; a single element takes a recorded scalar or a number. Types: int32, uint32. Nothing is ordered by it: who reads the result waits, as for stores.
+---- `old`: returns what the element was before, where it is a single one; a ticket, say
 ---@param ref Ref
 ---@param value Fragment|Scalar|integer
-function tc.atomic_xor(ref, value) end
+---@param opts? {old?: boolean}
+---@return Scalar?
+function tc.atomic_xor(ref, value, opts) end
 
 ---Builds every candidate with `build(candidate)`, measures what it returns with the arguments `args`, and returns the
 ---best candidate, what was built for it, and a list of `{config=, cost=}` or `{config=, reason=}` in the order of the
