@@ -6,27 +6,8 @@ local mma = require "mma_kernels"
 local collective = require "collective_kernels"
 
 local floats = { tc.e4m3, tc.e5m2, tc.e2m3, tc.e3m2, tc.e2m1 }
-local no_assembler
 
-local function check(o, inputs, expected)
-  local text = {}
-  for key, value in pairs(o) do text[#text + 1] = key .. "=" .. tostring(value) end
-  text = table.concat(text, " ")
-  local kernel = collective.tile(o)
-  for _, target in ipairs(o.targets or { "sm_100a", "sm_103a" }) do
-    local cubin, message, code = kernel:cubin{ target = target }
-    if not cubin and code == "ptx-rejected" then error(message) end
-    no_assembler = no_assembler or not cubin and message or nil
-  end
-  for _, mode in ipairs(o.modes or { "fast", "check", "random" }) do
-    local out = tc.zeros(expected.shape, o.d)
-    local report = kernel:emulate({ target = "sm_100a", mode = mode }, inputs[1], inputs[2], out,
-      table.unpack(inputs, 3, #inputs))
-    if #report.hazards > 0 then error(text .. ": " .. report.hazards[1].message) end
-    local off = tc.max_error(out, expected)
-    if off ~= 0 then error(("%s, mode %s: off by %g"):format(text, mode, off)) end
-  end
-end
+local function check(o, inputs, expected) mma.check(o, inputs, expected, collective.tile(o)) end
 
 local function dense(o)
   local M = 2 * (o.rows or 128)
@@ -192,6 +173,7 @@ end)
 
 describe("Kernels of two CTAs", function()
   it("were assembled", function()
-    if no_assembler then return pending(no_assembler) end
+    local assembled, why = mma.assembled()
+    if not assembled then return pending(why) end
   end)
 end)

@@ -180,19 +180,20 @@ local no_assembler
 
 function M.assembled() return no_assembler == nil, no_assembler end
 
--- Assembles for each target, runs in every mode without hazards, and compares with `expected`.
-function M.check(o, inputs, expected)
+-- Assembles for each target, runs in every mode without hazards, and compares with `expected`; the kernel is M.tile(o)
+-- unless it is given.
+function M.check(o, inputs, expected, kernel)
   local text = {}
   for key, value in pairs(o) do text[#text + 1] = key .. "=" .. tostring(value) end
   text = table.concat(text, " ")
-  local kernel = M.tile(o)
+  kernel = kernel or M.tile(o)
   for _, target in ipairs(o.targets or { "sm_100a", "sm_103a" }) do
     local cubin, message, code = kernel:cubin{ target = target }
     if not cubin and code == "ptx-rejected" then error(message) end
     no_assembler = no_assembler or not cubin and message or nil
   end
   for _, mode in ipairs(o.modes or { "fast", "check", "random" }) do
-    local out = tc.zeros({ o.m, o.n }, o.d)
+    local out = tc.zeros(expected.shape, o.d)
     local report = M.emulate(kernel, mode, inputs, out)
     if #report.hazards > 0 then error(text .. ": " .. report.hazards[1].message) end
     local error_found = tc.max_error(out, expected)

@@ -4,50 +4,7 @@ local message, with, ops = recording.message, recording.with, recording.ops
 
 describe("tc.kernel and tc.record", function()
   it("record the matmul of the manual", function()
-    local M, N, K, TM, TN, TK, STAGES = 512, 512, 512, 128, 256, 64, 4
-    local k = tc.kernel{
-      name = "matmul",
-      args = { tc.gmem({M, K}, tc.float16), tc.gmem({K, N}, tc.float16), tc.gmem({M, N}, tc.float16) },
-      grid = { M // TM, N // TN }, grid_names = { "m", "n" },
-      body = function(a, b, out)
-        local m, n = tc.axis_index "m", tc.axis_index "n"
-        local a_smem = tc.smem({STAGES, TM, TK}, tc.float16)
-        local b_smem = tc.smem({STAGES, TK, TN}, tc.float16)
-        local acc = tc.tmem({TM, TN}, tc.float32)
-        local out_smem = tc.smem({2, TM, 64}, tc.float16)
-        local loaded = tc.barrier{ num_arrivals = 2, num_barriers = STAGES }
-        local consumed = tc.barrier{ num_barriers = STAGES, orders_tensor_core = true }
-        local done = tc.barrier{ orders_tensor_core = true }
-        local load, issue = tc.role{ name = "load", warps = 1 }, tc.role{ name = "mma", warps = 1 }
-        local store = tc.role{ name = "epilogue", warpgroups = 1 }
-        load(function()
-          tc.range(K // TK, function(i)
-            local s = i % STAGES
-            tc.when(i:ge(STAGES), function() tc.barrier_wait(consumed[s]) end)
-            tc.copy_gmem_to_smem(a:tile({m, i}, {TM, TK}), a_smem[s], loaded[s])
-            tc.copy_gmem_to_smem(b:tile({i, n}, {TK, TN}), b_smem[s], loaded[s])
-          end)
-        end)
-        issue(function()
-          tc.range(K // TK, function(i)
-            local s = i % STAGES
-            tc.barrier_wait(loaded[s])
-            tc.mma(acc, a_smem[s], b_smem[s], { barrier = consumed[s], accumulate = i:gt(0) })
-          end)
-          tc.commit_arrive(done)
-        end)
-        store(function()
-          tc.barrier_wait(done)
-          for i = 0, TN // 64 - 1 do
-            tc.wait_smem_to_gmem(1)
-            out_smem[i % 2]:store(tc.async_load_tmem(acc:at(tc.all, tc.ds(i * 64, 64))):astype(tc.float16))
-            tc.commit_smem()
-            tc.copy_smem_to_gmem(out_smem[i % 2], out:tile({m, n * (TN // 64) + i}, {TM, 64}))
-          end
-          tc.wait_smem_to_gmem(0)
-        end)
-      end,
-    }
+    local k = require "compiler_kernels".matmul { m = 512, n = 512, k = 512, tm = 128, tn = 256, tk = 64, stages = 4 }
     local text = ops(k)
     assert.same({
       'role "load" (1 warp)',
