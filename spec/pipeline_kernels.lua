@@ -145,7 +145,7 @@ function pipelines.turns(o)
         local one = #roles == 1
         local run = tc.emit_pipeline_warp_specialized(step, {
           grid = { bands, columns }, max_concurrent_steps = o.steps, memory = memory, compute = roles,
-          turn = not o.apart and turn or nil,
+          turn = o.miscounted and turn // 5 or not o.apart and turn or nil,
           in_specs = {
             tc.block_spec({ TM, TN }, block, { delay_release = o.delay }),
             tc.block_spec({ 1, TN }, function() return 0, 0 end, { swizzle = "none", delay_release = o.delay }),

@@ -291,6 +291,13 @@ describe("tc.emit_pipeline_warp_specialized", function()
     end)
   end
 
+  it("of pipelines whose turns are not counted is a hazard", function()
+    local o = { rows = 384, columns = 128, turns = 3, steps = 3, miscounted = true }
+    local report = pipelines.turns(o):emulate({ target = "sm_100a", mode = "check" }, numbers({ o.rows, o.columns }, 1),
+      numbers({ 1, 64 }, 2), numbers({ o.turns, 64 }, 3), tc.zeros({ o.rows, o.columns }, tc.float32))
+    assert.is_true(#report.hazards > 0)
+  end)
+
   it("of pipelines has no gap between its runs", function()
     local function clocks(overlaps)
       local o = { m = 512, n = 192, k = 256, walk = "nd", workers = 1, steps = 4, overlaps = overlaps }
@@ -425,7 +432,7 @@ describe("tc.emit_pipeline_warp_specialized", function()
     function() tc.role{ name = "other", warps = 1 }(function() emit{ grid = { 4 } } end) end)
   helper.refuses("a second call of a pipeline with turn",
     "A pipeline with turn is called once: two calls would take the same steps of the ring", function(a)
-      local run = tc.emit_pipeline_warp_specialized(function() end, { grid = { 4 }, turn = 0,
+      local run = tc.emit_pipeline_warp_specialized(function() end, { grid = { 4 }, turn = tc.axis_index(0),
         in_specs = { tc.block_spec({ 8, 64 }, function(i) return i, 0 end) } })
       run(a)
       return function() run(a) end

@@ -526,7 +526,7 @@ function tc.emit_pipeline(body, opts) end
 ---  `tc.mma(acc, a, b, { barrier = info.consumed })`
 ---- `turn`: a pipeline of pipelines. The pipeline stands in a loop over tiles, such as `tc.nd_loop`, and this is the turn
 ---  of the loop, `info.local_index`: the memory role goes on with the blocks of the next turn while the compute roles
----  finish this one. Every turn has the same grid, of known size
+---  finish this one. Every turn has the same grid, of known size. A number in place of a recorded scalar changes nothing
 ---
 ---Without `turn`, a run has given back all of its tiles and stored all of its outputs at its end. With it, the outputs are
 ---stored when the kernel ends, or behind `tc.wait_smem_to_gmem(0)` in the compute role. In a block of a role, such as the

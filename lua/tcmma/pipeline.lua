@@ -247,7 +247,7 @@ end
 --- The slot of a step, and how many steps of a run precede it, counted up to `slots`.
 local function slot_of(plan, step)
   if plan.slots == 1 then return 0 end
-  local turn = plan.opts.turn
+  local turn = plan.turn
   local shift = turn and plan.steps % plan.slots or 0
   if shift ~= 0 then step = step + turn % plan.slots * shift end
   return step % plan.slots
@@ -255,7 +255,7 @@ end
 
 --- A condition: this step's slot held a tile before.
 local function is_used_before(plan, step)
-  local turn = plan.opts.turn
+  local turn = plan.turn
   if not turn then return step:ge(plan.slots) end
   return (step + least(turn, plan.slots) * plan.steps):ge(plan.slots)
 end
@@ -304,7 +304,7 @@ local function finish_stores(plan, run)
   for _, operand in ipairs(run.outputs) do
     if operand.still then store(plan, operand, 0, 0, true) end
   end
-  if #run.outputs > 0 and not plan.opts.turn then tc.wait_smem_to_gmem(0, { wait_read_only = false }) end
+  if #run.outputs > 0 and not plan.turn then tc.wait_smem_to_gmem(0, { wait_read_only = false }) end
 end
 
 -- ---- one role -------------------------------------------------------------------------------------------------
@@ -450,11 +450,6 @@ local function compute_registers(plan)
   return math.min(240, (512 - plan.opts.memory_registers) * 4 // warps // 8 * 8)
 end
 
-local function when_positive(value, fn)
-  if not math.type(value) then return tc.when(value:gt(0), fn) end
-  if value > 0 then fn() end
-end
-
 --- The last tiles of a run have been given back.
 local function await_tiles(plan, made)
   if made.ready then
@@ -466,9 +461,9 @@ end
 
 local function memory_role(plan, run, made)
   if plan.opts.memory_registers then tc.set_max_registers(plan.opts.memory_registers) end
-  local turn = plan.opts.turn
+  local turn = plan.turn
   if turn and made.still_ready then
-    when_positive(turn, function() tc.barrier_wait(made.still_consumed) end)
+    tc.when(turn:gt(0), function() tc.barrier_wait(made.still_consumed) end)
   end
   for _, operand in ipairs(run.still) do load(plan, operand, 0, 0, made.still_ready) end
   if made.ready then
@@ -521,11 +516,15 @@ local function compute_role(plan, run, made, which)
   if not called then fail "PIPELINE_NOT_CALLED" end
 end
 
---- Runs that follow each other in one ring have to count their steps alike, in a place that all roles pass.
-local function check_turn(plan)
+--- Runs that follow each other in one ring have to count their steps alike, in a place that all roles pass.  A turn
+--- that is a number is that of no recorded loop: the run is one by itself.
+local function take_turn(plan)
   local kernel = tc.recording()
   if kernel and kernel.role then fail("PIPELINE_IN_ROLE", kernel.role.name) end
-  if plan.opts.turn and not math.type(plan.steps) then fail "PIPELINE_TURN_GRID" end
+  local turn = plan.opts.turn
+  if not turn or math.type(turn) then return end
+  if not math.type(plan.steps) then fail "PIPELINE_TURN_GRID" end
+  plan.turn = turn
 end
 
 local function released_by(plan, name, slots)
@@ -539,14 +538,13 @@ end
 function pipeline.emit_pipeline_warp_specialized(body, opts)
   local plan = plan_of(body, opts, "emit_pipeline_warp_specialized", specialized, 2)
   check_inputs(plan)
-  check_turn(plan)
-  if not opts.turn then shrink(plan) end
+  take_turn(plan)
+  if not plan.turn then shrink(plan) end
   plan.delay = math.min(plan.delay, plan.slots - 1)
   roles_of(plan)
   local called = false
   return function(...)
-    if called and opts.turn then fail("PIPELINE_TURN_TWICE") end
-    called = true
+    if called and plan.turn then fail "PIPELINE_TURN_TWICE" end
     local run, made = bind(plan, table.pack(...)), {}
     if #run.moving > 0 then
       made.ready = barrier_of(plan, tc.barrier,
@@ -561,6 +559,7 @@ function pipeline.emit_pipeline_warp_specialized(body, opts)
     for i, role in ipairs(plan.compute) do
       role(function() compute_role(plan, run, made, i - 1) end)
     end
+    called = true
     plan.used()
   end
 end
@@ -604,7 +603,7 @@ shared code. `info.compute` is the number of the compute role, from 0. Options b
   `tc.mma(acc, a, b, { barrier = info.consumed })`
 - `turn`: a pipeline of pipelines. The pipeline stands in a loop over tiles, such as `tc.nd_loop`, and this is the turn
   of the loop, `info.local_index`: the memory role goes on with the blocks of the next turn while the compute roles
-  finish this one. Every turn has the same grid, of known size
+  finish this one. Every turn has the same grid, of known size. A number in place of a recorded scalar changes nothing
 
 Without `turn`, a run has given back all of its tiles and stored all of its outputs at its end. With it, the outputs are
 stored when the kernel ends, or behind `tc.wait_smem_to_gmem(0)` in the compute role. In a block of a role, such as the
