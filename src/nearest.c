@@ -47,7 +47,7 @@ static bool contains(const char *text, const char *part)
 {
 	size_t length = strlen(part);
 
-	for (; strlen(text) >= length; text++)
+	for (; *text; text++)
 		if (strncasecmp(text, part, length) == 0)
 			return true;
 	return false;
@@ -69,6 +69,8 @@ static int unlikeness(const char *word, const char *name)
 {
 	int edits = edit_distance(word, name), n = (int)strlen(word), m = (int)strlen(name);
 
+	if (edits == INT_MAX)
+		return INT_MAX;
 	if (edits > 1 && n >= SHORTEST_PART && strncasecmp(word, name, (size_t)n) == 0)
 		return 1;
 	if (edits <= 1 + n / 4)
