@@ -80,21 +80,41 @@ void emu_bulk_issued(struct emu_order *order, int lane)
 	order->bulk_site[lane] = emu_site_of(order);
 }
 
-bool emu_wgmma_seen(struct emu_order *order, uint64_t number)
+static struct emu_wgmma_needs *needs_of(struct emu_order *order, uint64_t number)
 {
 	struct emu_order *group = order - (order->warp->index & 3);
-	const struct emu_clock *now = &order->now.clock[EMU_CLOCK_ASYNC_SHARED];
-	struct emu_clock *knew = &group->wgmma_knew;
-	bool seen = group->wgmma_seen == number;
 
-	for (uint32_t i = 0; seen && i < knew->count; i++)
-		seen = knew->at[i] <= emu_clock_at(now, (uint16_t)i);
-	if (seen)
-		return true;
-	emu_clock_clear(knew);
-	emu_clock_join(knew, now);
-	group->wgmma_seen = number;
-	return false;
+	if (!group->wgmma_needs)
+		group->wgmma_needs = calloc(EMU_RECENT_WGMMAS, sizeof *group->wgmma_needs);
+	return group->wgmma_needs ? &group->wgmma_needs[number % EMU_RECENT_WGMMAS] : NULL;
+}
+
+bool emu_wgmma_seen(struct emu_order *order, uint64_t number)
+{
+	const struct emu_clock *now = &order->now.clock[EMU_CLOCK_ASYNC_SHARED];
+	struct emu_wgmma_needs *needs = needs_of(order, number);
+	bool seen = needs && needs->number == number && !needs->more;
+
+	for (int i = 0; seen && i < 2; i++)
+		seen = emu_clock_at(now, needs->of[i].who) >= needs->of[i].epoch;
+	if (needs && !seen)
+		*needs = (struct emu_wgmma_needs){.number = number};
+	return seen;
+}
+
+void emu_wgmma_needs(struct emu_order *order, uint64_t number, int operand,
+		     struct emu_access *access)
+{
+	struct emu_wgmma_needs *needs = needs_of(order, number);
+
+	if (needs) {
+		needs->of[operand] =
+			(struct emu_moment){access->ordered_who, access->ordered_epoch};
+		needs->more |= access->ordered_others || access->reported;
+	}
+	access->ordered_who = 0;
+	access->ordered_epoch = 0;
+	access->ordered_others = false;
 }
 
 static void check_exit(const struct emu_order *order, int lane)
@@ -269,7 +289,7 @@ static void free_order(struct emu_order *order)
 		emu_clocks_free(&order->observed[s]);
 	}
 	free(order->before.at);
-	free(order->wgmma_knew.at);
+	free(order->wgmma_needs);
 	free(order->after.at);
 	emu_pending_free(order->pending);
 	emu_taint_free(order->taint);

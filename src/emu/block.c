@@ -91,10 +91,8 @@ static bool ordered_late(const struct emu_check *c, const struct emu_mark *m, ui
 		       !lanes_race(c, m, units);
 	if (emu_clock_at(clock, m->who) >= m->epoch &&
 	    (!c->fenced || emu_clock_at(c->fenced, m->who) >= m->epoch)) {
-		if (m->write && m->who != a->moment.who) {
-			a->ordered_who = m->who;
-			a->ordered_epoch = m->epoch;
-		}
+		if (m->write && m->who != a->moment.who)
+			emu_access_ordered(a, m->who, m->epoch);
 		return true;
 	}
 	return m->who == a->also || emu_both_atomic(c, m->atomic, m->who) ||
@@ -110,17 +108,21 @@ static inline bool ordered(const struct emu_check *c, const struct emu_mark *m, 
 	       ordered_late(c, m, units);
 }
 
-static bool all_ordered(const struct emu_check *c, const struct emu_block *b, uint32_t units)
+static bool more_ordered(const struct emu_check *c, const struct emu_block *b, uint32_t units)
 {
 	bool write = c->access->write;
 
-	if (!ordered(c, &b->write, units) || (write && !ordered(c, &b->read, units)))
-		return false;
 	for (uint32_t i = b->more; i; i = mark_at(c->hazards, i)->next)
 		if ((write || mark_at(c->hazards, i)->write) &&
 		    !ordered(c, mark_at(c->hazards, i), units))
 			return false;
 	return true;
+}
+
+static inline bool all_ordered(const struct emu_check *c, const struct emu_block *b, uint32_t units)
+{
+	return ordered(c, &b->write, units) && (!c->access->write || ordered(c, &b->read, units)) &&
+	       (!(b->more_units & units) || more_ordered(c, b, units));
 }
 
 /* ---- marks that go ------------------------------------------------------------------------- */
@@ -143,6 +145,7 @@ static void free_marks(struct emu_hazards *h, struct emu_block *b)
 		emu_pool_give(&h->marks, b->more);
 		b->more = next;
 	}
+	b->more_units = b->more_count = 0;
 }
 
 /* The access takes over units of the mark; a read that nothing orders stays. */
@@ -159,25 +162,25 @@ static inline void take_over(const struct emu_check *c, struct emu_mark *m, uint
 		free_spread(c->hazards, m);
 }
 
-/* The number of marks that stay behind the last ones. */
-static uint32_t take_over_more(const struct emu_check *c, struct emu_block *b, uint32_t units)
+static void take_over_more(const struct emu_check *c, struct emu_block *b, uint32_t units)
 {
-	uint32_t *link = &b->more, count = 0;
+	uint32_t *link = &b->more;
 
+	b->more_units = 0;
 	while (*link) {
 		struct emu_mark *m = mark_at(c->hazards, *link);
 		uint32_t index = *link;
 
 		take_over(c, m, units);
+		b->more_units |= m->units;
 		if (m->units) {
 			link = &m->next;
-			count++;
 		} else {
 			*link = m->next;
 			emu_pool_give(&c->hazards->marks, index);
+			b->more_count--;
 		}
 	}
-	return count;
 }
 
 /* ---- marks that come ------------------------------------------------------------------------ */
@@ -193,7 +196,9 @@ static bool spread_out(struct emu_hazards *h, struct emu_mark *m)
 	if (!m->spread)
 		return false;
 	s = spread_at(h, m->spread);
-	for (uint32_t unit = 0; unit < EMU_BLOCK_UNITS; unit++) {
+	for (uint32_t rest = m->units; rest; rest &= rest - 1) {
+		uint32_t unit = (uint32_t)__builtin_ctz(rest);
+
 		s->site[unit] = m->site;
 		s->lane[unit] = lane_of(m->lane, m->shift, unit * unit_bytes);
 	}
@@ -261,19 +266,35 @@ static bool push(struct emu_hazards *h, struct emu_block *b, const struct emu_ma
 	*mark_at(h, index) = *mark;
 	mark_at(h, index)->next = b->more;
 	b->more = index;
+	b->more_units |= mark->units;
+	b->more_count++;
 	return true;
 }
 
-static bool note(struct emu_check *c, struct emu_block *b, uint32_t units, uint32_t count)
+/* That of a warp may have others behind it since. */
+static struct emu_mark *mark_to_join(const struct emu_check *c, struct emu_block *b)
 {
 	struct emu_mark *last = c->access->write ? &b->write : &b->read;
 
 	if (joins(c, last))
-		return join(c, last, units);
-	for (uint32_t i = b->more; i; i = mark_at(c->hazards, i)->next)
+		return last;
+	for (uint32_t i = c->access->kind == EMU_ACTOR_WARP ? b->more : 0; i;
+	     i = mark_at(c->hazards, i)->next)
 		if (joins(c, mark_at(c->hazards, i)))
-			return join(c, mark_at(c->hazards, i), units);
-	if (last->units && (count >= most_more || !push(c->hazards, b, last)))
+			return mark_at(c->hazards, i);
+	return NULL;
+}
+
+static bool note(const struct emu_check *c, struct emu_block *b, uint32_t units)
+{
+	struct emu_mark *last = c->access->write ? &b->write : &b->read;
+	struct emu_mark *own = mark_to_join(c, b);
+
+	if (own && own != last)
+		b->more_units |= units;
+	if (own)
+		return join(c, own, units);
+	if (last->units && (b->more_count >= most_more || !push(c->hazards, b, last)))
 		return false;
 	return set(c, last, units);
 }
@@ -292,7 +313,6 @@ static inline bool touch_again(const struct emu_access *a, struct emu_block *b, 
 bool emu_block_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 {
 	const struct emu_access *a = c->access;
-	uint32_t count = 0;
 
 	if (b->cells || (a->defined && units & ~b->valid))
 		return false;
@@ -302,9 +322,9 @@ bool emu_block_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 		return false;
 	take_over(c, &b->write, units);
 	take_over(c, &b->read, units);
-	if (b->more)
-		count = take_over_more(c, b, units);
-	if (!note(c, b, units, count))
+	if (b->more_units & units)
+		take_over_more(c, b, units);
+	if (!note(c, b, units))
 		return false;
 	if (a->write)
 		b->valid |= units;

@@ -201,8 +201,7 @@ static void check_write(struct emu_check *c, struct emu_cell *cell)
 		      cell->write_site)) {
 		race_with_write(c, cell);
 	} else if (cell->write_who != a->moment.who && cell->write_who != a->also) {
-		a->ordered_who = cell->write_who;
-		a->ordered_epoch = cell->write_epoch;
+		emu_access_ordered(a, cell->write_who, cell->write_epoch);
 	}
 }
 

@@ -64,6 +64,7 @@ enum emu_actor_kind {
 };
 
 struct emu_order;
+struct emu_access;
 
 /* The actor's number and the epoch of what it does next. */
 struct emu_moment {
@@ -77,7 +78,16 @@ struct emu_pending;
 struct emu_taint;
 
 enum {
-	EMU_RECENT_SITES = 32
+	EMU_RECENT_SITES = 32,
+	EMU_RECENT_WGMMAS = 64
+};
+
+/* A wgmma whose operands a warp of the group has been through: what others must know to read them.
+ */
+struct emu_wgmma_needs {
+	uint64_t number;
+	struct emu_moment of[2]; /* by operand */
+	bool more;               /* than that */
 };
 
 struct emu_order {
@@ -103,11 +113,8 @@ struct emu_order {
 	struct {
 		const struct emu_ins *ins;
 		uint32_t site;
-	} recent[EMU_RECENT_SITES]; /* sites that were asked for last */
-	/* Of the first warp of a group: the last wgmma that was looked at, and what its warp knew.
-	 */
-	uint64_t wgmma_seen;
-	struct emu_clock wgmma_knew;
+	} recent[EMU_RECENT_SITES];          /* sites that were asked for last */
+	struct emu_wgmma_needs *wgmma_needs; /* of the first warp of a group, by number */
 	/* Emulated time, and the line that the warp has been at since `line_start`. */
 	double time, line_start;
 	double loaded; /* when the loads of global memory that were issued have come */
@@ -124,10 +131,13 @@ struct emu_moment emu_moment_of(struct emu_order *order, enum emu_actor_kind kin
 struct emu_moment emu_moment_of_barrier(struct emu_order *order,
 					const struct emu_mbarrier *barrier);
 /*
- * Whether a warp of the group that knew no more than this one has been through
- * the operands of the instruction; if not, this one is noted to do so.
+ * Whether a warp of the group has been through the operands of the instruction and
+ * this one knows what must have happened before; if not, this one is noted to do so.
  */
 bool emu_wgmma_seen(struct emu_order *order, uint64_t number);
+/* What the access has found to have happened before it: operand 0 or 1 of that instruction. */
+void emu_wgmma_needs(struct emu_order *order, uint64_t number, int operand,
+		     struct emu_access *access);
 /* The thread has issued one more bulk store. */
 void emu_bulk_issued(struct emu_order *order, int lane);
 /* The last thread of the CTA has exited. */
@@ -223,6 +233,7 @@ struct emu_access {
 	/* An actor other than its own whose writes up to the epoch are in order with it. */
 	uint16_t ordered_who;
 	uint32_t ordered_epoch;
+	bool ordered_others; /* there are more of these actors */
 };
 
 struct emu_access emu_access_by_warp(struct emu_order *order, int lane, enum emu_access_kind kind,
@@ -292,7 +303,7 @@ void emu_pending_wgmma(struct emu_order *order, const struct emu_ins *ins, uint6
 		       bool accumulate);
 void emu_pending_wgmma_done(struct emu_order *order, uint64_t number);
 void emu_pending_wgmma_fence(struct emu_order *order);
-/* The instruction is about to be executed. */
+/* An instruction with EMU_I_PENDING is about to be executed. */
 void emu_pending_check(struct emu_warp *warp, const struct emu_ins *ins);
 void emu_pending_free(struct emu_pending *pending);
 
@@ -456,8 +467,10 @@ struct emu_spread {
 struct emu_block {
 	struct emu_mark write, read; /* the last ones */
 	uint32_t more;               /* further ones, the last first: index, 0: none */
-	uint32_t valid;              /* units that have been written */
-	uint32_t cells;              /* what there is instead of marks: index, 0: nothing */
+	uint32_t more_units;         /* no others are theirs */
+	uint32_t more_count;
+	uint32_t valid; /* units that have been written */
+	uint32_t cells; /* what there is instead of marks: index, 0: nothing */
 };
 
 struct emu_page {

@@ -198,6 +198,7 @@ enum emu_ins_flags {
 	EMU_I_SYNC = 2048,      /* a point where other splits get their turn */
 	EMU_I_UNDEFINED = 8192, /* reads a register that no instruction of the function writes */
 	EMU_I_TAINT = 16384,    /* touches a register whose value may be undefined */
+	EMU_I_PENDING = 32768,  /* touches one that a pending instruction of the function touches */
 	EMU_I_ALL = 4096        /* every instruction has it: see `attention` of a warp */
 };
 

@@ -30,6 +30,8 @@ struct emu_pending {
 	uint32_t issued, loaded; /* tcgen05.ld */
 	uint32_t wgmma, wgmma_done;
 	bool fenced;
+	const struct emu_ins
+		*accumulated[4]; /* the last wgmma whose registers have been looked at */
 };
 
 void emu_pending_free(struct emu_pending *pending)
@@ -54,6 +56,7 @@ static struct emu_pending *pending_of(struct emu_order *order)
 	free(p->origins);
 	p->origins = NULL;
 	p->frame = NULL;
+	memset(p->accumulated, 0, sizeof p->accumulated);
 	p->row_count = frame->function->slot_count;
 	p->rows = calloc(p->row_count + 1, sizeof *p->rows);
 	if (!p->rows)
@@ -77,10 +80,52 @@ static void attend(struct emu_order *order)
 {
 	const struct emu_pending *p = order->pending;
 
-	if (p->issued != p->loaded || p->wgmma || order->hazards->timeline)
-		order->warp->attention |= EMU_I_ALL;
+	if (p->issued != p->loaded || p->wgmma)
+		order->warp->attention |= EMU_I_PENDING;
 	else
-		order->warp->attention &= ~(uint32_t)EMU_I_ALL;
+		order->warp->attention &= ~(uint32_t)EMU_I_PENDING;
+}
+
+/* ---- which instructions are looked at ---------------------------------------------------- */
+
+static void touch(const struct emu_operand *operand, uint8_t *touched)
+{
+	if (operand->kind == EMU_O_REGISTER)
+		touched[operand->reg] = 1;
+	for (uint32_t i = 0; i < operand->count; i++)
+		touch(&operand->items[i], touched);
+}
+
+static bool touches(const struct emu_operand *operand, const uint8_t *touched)
+{
+	if (operand->kind == EMU_O_REGISTER && touched[operand->reg])
+		return true;
+	for (uint32_t i = 0; i < operand->count; i++)
+		if (touches(&operand->items[i], touched))
+			return true;
+	return false;
+}
+
+void emu_pending_mark(struct emu_function *function, uint8_t *touched)
+{
+	bool any = false;
+
+	for (uint32_t pc = 0; pc < function->ins_count; pc++) {
+		const struct emu_ins *ins = &function->ins[pc];
+
+		if (!(ins->flags & (EMU_I_PENDING_WGMMA | EMU_I_PENDING_TMEM)))
+			continue;
+		any = true;
+		for (uint32_t i = 0; i < ins->operand_count; i++)
+			touch(&ins->operands[i], touched);
+	}
+	for (uint32_t pc = 0; any && pc < function->ins_count; pc++) {
+		struct emu_ins *ins = &function->ins[pc];
+
+		for (uint32_t i = 0; i < ins->operand_count; i++)
+			if (touches(&ins->operands[i], touched))
+				ins->flags |= EMU_I_PENDING;
+	}
 }
 
 /* ---- tcgen05.ld ------------------------------------------------------------------- */
@@ -175,8 +220,14 @@ static void accumulators(struct emu_order *order, struct emu_pending *p,
 			 const struct emu_operand *values, bool accumulate)
 {
 	struct emu_where where = emu_here(order->warp, -1);
+	const struct emu_ins **recent =
+		&p->accumulated[(uintptr_t)where.ins / sizeof *where.ins % 4];
 	uint32_t undefined = 0;
 
+	/* What has been written once stays so. */
+	if (*recent == where.ins)
+		return;
+	*recent = where.ins;
 	if (!p->origins)
 		p->origins = origins_of(order->warp->frame->function);
 	for (uint32_t i = 0; p->origins && i < values->count; i++) {

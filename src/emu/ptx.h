@@ -154,5 +154,8 @@ bool emu_slots_function(struct emu_function *function, struct emu_error *error);
 
 /* Marks what touches a register that may be tainted, from those given, by register, on. */
 void emu_taint_mark(struct emu_function *function, uint8_t *tainted);
+/* Marks what touches registers of EMU_I_PENDING_WGMMA and EMU_I_PENDING_TMEM; `touched` is zero, by
+   register. */
+void emu_pending_mark(struct emu_function *function, uint8_t *touched);
 
 #endif

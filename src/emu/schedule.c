@@ -182,11 +182,10 @@ static enum emu_step special_flags(struct emu_warp *warp, const struct emu_ins *
 		undefined_register(warp);
 	if (warp->order && ins->flags & EMU_I_TAINT)
 		emu_taint_step(warp, ins, mask);
-	if (warp->attention & EMU_I_ALL) {
+	if (ins->flags & warp->attention & EMU_I_PENDING)
 		emu_pending_check(warp, ins);
-		if (emu_timeline_on(warp->order))
-			emu_timeline_step(warp, ins);
-	}
+	if (warp->attention & EMU_I_ALL)
+		emu_timeline_step(warp, ins);
 	return EMU_NEXT;
 }
 

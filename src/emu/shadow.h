@@ -35,6 +35,14 @@ static inline uint8_t emu_atomic_scope(const struct emu_access *access)
 	return access->atomic ? access->scope : EMU_SCOPE_NONE;
 }
 
+/* The actor's writes up to the epoch have happened before the access. */
+static inline void emu_access_ordered(struct emu_access *access, uint16_t who, uint32_t epoch)
+{
+	access->ordered_others |= access->ordered_who && access->ordered_who != who;
+	access->ordered_who = who;
+	access->ordered_epoch = epoch;
+}
+
 /* Atomic accesses whose scopes hold both sides do not race. */
 bool emu_both_atomic(const struct emu_check *check, uint8_t scope, uint16_t who);
 

@@ -444,6 +444,8 @@ static bool note_tainted(struct slots *slots)
 		tainted[reg] = 1;
 	}
 	emu_taint_mark(function, tainted);
+	memset(tainted, 0, function->register_count + 1u);
+	emu_pending_mark(function, tainted);
 	free(tainted);
 	return true;
 }

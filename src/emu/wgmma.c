@@ -116,11 +116,9 @@ static void registers_to_raw(const struct wgmma_op *op, uint8_t *raw)
 {
 	for (int w = 0; w < group_warps; w++)
 		for (int j = 0; j < 4; j++)
-			for (int lane = 0; lane < EMU_LANES; lane++) {
-				int row = 16 * w + (lane >> 2) + 8 * (j & 1);
-				int byte = 4 * (lane & 3) + 16 * (j >> 1);
-				memcpy(raw + row * 32 + byte, &op->entries[w]->a[j][lane], 4);
-			}
+			for (int g = 0; g < 8; g++)
+				memcpy(raw + (16 * w + g + 8 * (j & 1)) * 32 + 16 * (j >> 1),
+				       &op->entries[w]->a[j][4 * g], 16);
 }
 
 static void convert(const struct wgmma_form *form, bool is_a, const uint8_t *raw, int count,
@@ -400,11 +398,13 @@ static void watch(const struct entry *entry, uint64_t number)
 		w.swizzle = (uint8_t)(1 + descriptor.swizzle);
 		emu_watch_operand(&w, &descriptor, form->transpose_a, element_bytes(form->a),
 				  group_rows, a_bytes);
+		emu_wgmma_needs(order, number, 0, &w.access);
 	}
 	if (emu_descriptor_wgmma(entry->b_descriptor, &descriptor, &error)) {
 		w.swizzle = (uint8_t)(1 + descriptor.swizzle);
 		emu_watch_operand(&w, &descriptor, form->transpose_b, element_bytes(form->b),
 				  form->n, b_bytes);
+		emu_wgmma_needs(order, number, 1, &w.access);
 	}
 }
 
