@@ -318,6 +318,26 @@ const char *tc_describe(lua_State *L, int index)
 	}
 }
 
+/* ---- fields of a table -------------------------------------------------------------- */
+
+void tc_set_integer(lua_State *L, const char *name, int64_t value)
+{
+	lua_pushinteger(L, (lua_Integer)value);
+	lua_setfield(L, -2, name);
+}
+
+void tc_set_number(lua_State *L, const char *name, double value)
+{
+	lua_pushnumber(L, value);
+	lua_setfield(L, -2, name);
+}
+
+void tc_set_string(lua_State *L, const char *name, const char *value)
+{
+	lua_pushstring(L, value);
+	lua_setfield(L, -2, name);
+}
+
 /* ---- arguments and options --------------------------------------------------------- */
 
 static int unknown_option(lua_State *L, int arg, const char *key, const char *const *names)

@@ -65,13 +65,10 @@ const struct tc_function *tc_find_function(lua_State *L, lua_CFunction f, const 
 static void push_entry(lua_State *L, const char *owner, const char *name, const char *doc)
 {
 	lua_createtable(L, 0, 4);
-	lua_pushstring(L, owner);
-	lua_setfield(L, -2, "owner");
-	lua_pushstring(L, doc ? doc : "");
-	lua_setfield(L, -2, "doc");
+	tc_set_string(L, "owner", owner);
+	tc_set_string(L, "doc", doc ? doc : "");
 	if (name) {
-		lua_pushstring(L, name);
-		lua_setfield(L, -2, "name");
+		tc_set_string(L, "name", name);
 	}
 }
 

@@ -157,10 +157,8 @@ static int versions(lua_State *L)
 	else
 		lua_pushnil(L);
 	lua_setfield(L, -2, "driver");
-	lua_pushstring(L, tc_assembler_version());
-	lua_setfield(L, -2, "nvjitlink");
-	lua_pushstring(L, tc_nvrtc_version());
-	lua_setfield(L, -2, "nvrtc");
+	tc_set_string(L, "nvjitlink", tc_assembler_version());
+	tc_set_string(L, "nvrtc", tc_nvrtc_version());
 	return 1;
 }
 
@@ -170,14 +168,10 @@ static int settings(lua_State *L)
 	for (int c = 0; c < CONFIG_COUNT; c++) {
 		const struct config_info *info = &tc_config_infos[c];
 		lua_createtable(L, 0, 4);
-		lua_pushstring(L, info->name);
-		lua_setfield(L, -2, "field");
-		lua_pushstring(L, info->variable);
-		lua_setfield(L, -2, "variable");
-		lua_pushstring(L, info->standard);
-		lua_setfield(L, -2, "default");
-		lua_pushstring(L, info->doc);
-		lua_setfield(L, -2, "doc");
+		tc_set_string(L, "field", info->name);
+		tc_set_string(L, "variable", info->variable);
+		tc_set_string(L, "default", info->standard);
+		tc_set_string(L, "doc", info->doc);
 		lua_rawseti(L, -2, c + 1);
 	}
 	return 1;

@@ -248,20 +248,13 @@ static void push_properties(lua_State *L, struct device *d)
 
 	d->ops->properties(d, &p);
 	lua_createtable(L, 0, 7);
-	lua_pushstring(L, p.description);
-	lua_setfield(L, -2, "description");
-	lua_pushinteger(L, p.sm_count);
-	lua_setfield(L, -2, "sm_count");
-	lua_pushinteger(L, p.max_threads);
-	lua_setfield(L, -2, "max_threads");
-	lua_pushinteger(L, p.clock_khz);
-	lua_setfield(L, -2, "clock_khz");
-	lua_pushinteger(L, (lua_Integer)p.memory);
-	lua_setfield(L, -2, "memory");
-	lua_pushinteger(L, (lua_Integer)p.memory_free);
-	lua_setfield(L, -2, "memory_free");
-	lua_pushinteger(L, (lua_Integer)p.smem_limit);
-	lua_setfield(L, -2, "smem_limit");
+	tc_set_string(L, "description", p.description);
+	tc_set_integer(L, "sm_count", p.sm_count);
+	tc_set_integer(L, "max_threads", p.max_threads);
+	tc_set_integer(L, "clock_khz", p.clock_khz);
+	tc_set_integer(L, "memory", p.memory);
+	tc_set_integer(L, "memory_free", p.memory_free);
+	tc_set_integer(L, "smem_limit", p.smem_limit);
 }
 
 static int device_field(lua_State *L)

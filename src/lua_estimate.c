@@ -20,24 +20,12 @@ static void estimate(void *arg)
 	tc_estimate(c->kern, c->program, c->machine, c->err, c->arena, &c->out);
 }
 
-static void set_number(lua_State *L, const char *name, double value)
-{
-	lua_pushnumber(L, value);
-	lua_setfield(L, -2, name);
-}
-
-static void set_string(lua_State *L, const char *name, const char *value)
-{
-	lua_pushstring(L, value);
-	lua_setfield(L, -2, name);
-}
-
 /* A table by path, each value times `factor`. */
 static void set_paths(lua_State *L, const char *name, const double *value, double factor)
 {
 	lua_createtable(L, 0, PATH_COUNT + 1);
 	for (int i = 0; i < PATH_COUNT; i++)
-		set_number(L, tc_path_names[i], value[i] * factor);
+		tc_set_number(L, tc_path_names[i], value[i] * factor);
 	lua_setfield(L, -2, name);
 }
 
@@ -46,28 +34,26 @@ static void push(lua_State *L, const struct estimate *e)
 	double k_steps = e->k_steps > 0 ? e->k_steps : 1;
 
 	lua_createtable(L, 0, 20);
-	set_string(L, "machine", e->machine->name);
-	lua_pushinteger(L, e->ctas_per_sm);
-	lua_setfield(L, -2, "ctas_per_sm");
-	set_string(L, "occupancy_limit", e->occupancy_limit);
-	lua_pushinteger(L, (lua_Integer)e->ctas);
-	lua_setfield(L, -2, "ctas");
-	set_number(L, "waves", e->waves);
-	set_number(L, "clocks", e->clocks);
-	set_number(L, "tensor_clocks", e->tensor_clocks);
-	set_number(L, "flop", e->flop);
-	set_number(L, "k_steps", e->k_steps);
-	set_number(L, "l2_miss", e->miss);
+	tc_set_string(L, "machine", e->machine->name);
+	tc_set_integer(L, "ctas_per_sm", e->ctas_per_sm);
+	tc_set_string(L, "occupancy_limit", e->occupancy_limit);
+	tc_set_integer(L, "ctas", e->ctas);
+	tc_set_number(L, "waves", e->waves);
+	tc_set_number(L, "clocks", e->clocks);
+	tc_set_number(L, "tensor_clocks", e->tensor_clocks);
+	tc_set_number(L, "flop", e->flop);
+	tc_set_number(L, "k_steps", e->k_steps);
+	tc_set_number(L, "l2_miss", e->miss);
 	set_paths(L, "bytes", e->bytes, 1);
 	set_paths(L, "bytes_per_k_step", e->bytes, 1 / k_steps);
 	set_paths(L, "busy", e->busy, 1);
 	lua_getfield(L, -1, "busy");
-	set_number(L, "tensor", e->tensor_busy);
+	tc_set_number(L, "tensor", e->tensor_busy);
 	lua_pop(L, 1);
-	set_string(L, "bound", e->bound);
-	set_number(L, "utilization", e->utilization);
-	set_number(L, "tflops", e->tflops);
-	set_number(L, "microseconds", e->microseconds);
+	tc_set_string(L, "bound", e->bound);
+	tc_set_number(L, "utilization", e->utilization);
+	tc_set_number(L, "tflops", e->tflops);
+	tc_set_number(L, "microseconds", e->microseconds);
 	luaL_setmetatable(L, "tcmma.estimate");
 }
 
@@ -94,8 +80,7 @@ void tc_set_estimate(lua_State *L, struct kern *k, const struct program *p)
 	else if (e.pos.line > 0)
 		lua_pushfstring(L, "line %d: %s", e.pos.line, e.text);
 	else
-		lua_pushstring(L, e.text);
-	lua_setfield(L, -2, "estimate_missing");
+		tc_set_string(L, "estimate_missing", e.text);
 }
 
 static double field(lua_State *L, int table, const char *name)

@@ -408,14 +408,6 @@ static int function_emulate(lua_State *L)
 	return 1;
 }
 
-static void set_count(lua_State *L, const char *name, int64_t value)
-{
-	if (value < 0)
-		return;
-	lua_pushinteger(L, (lua_Integer)value);
-	lua_setfield(L, -2, name);
-}
-
 static int function_info(lua_State *L)
 {
 	struct lua_function *f = check_function(L, 1);
@@ -428,8 +420,8 @@ static int function_info(lua_State *L)
 		return tc_fail_device(L, &e);
 	tc_push_entry(L, f->entry);
 	if (tc_set_assembly(L, c->log.text, f->entry->name, c->assembler, &info)) {
-		set_count(L, "smem", info.smem < 0 ? 0 : info.smem);
-		set_count(L, "barriers", info.barriers < 0 ? 0 : info.barriers);
+		tc_set_integer(L, "smem", info.smem < 0 ? 0 : info.smem);
+		tc_set_integer(L, "barriers", info.barriers < 0 ? 0 : info.barriers);
 	}
 	return 1;
 }

@@ -179,34 +179,22 @@ static double standard_rtol(enum dtype a, enum dtype b)
 	return coarsest;
 }
 
-static void set_number(lua_State *L, const char *name, double x)
-{
-	lua_pushnumber(L, x);
-	lua_setfield(L, -2, name);
-}
-
-static void set_integer(lua_State *L, const char *name, int64_t x)
-{
-	lua_pushinteger(L, x);
-	lua_setfield(L, -2, name);
-}
-
 static void push_report(lua_State *L, const struct array *a, const struct comparison *c)
 {
 	lua_createtable(L, 0, 14);
-	set_number(L, "rtol", c->rtol);
-	set_number(L, "atol", c->atol);
-	set_number(L, "max_abs_error", c->max_abs_error);
-	set_number(L, "max_rel_error", c->max_rel_error);
-	set_number(L, "relative_rms", c->relative_rms);
-	set_integer(L, "mismatches", c->mismatches);
-	set_integer(L, "nan_mismatches", c->nan_mismatches);
-	set_integer(L, "elements", a->elements);
+	tc_set_number(L, "rtol", c->rtol);
+	tc_set_number(L, "atol", c->atol);
+	tc_set_number(L, "max_abs_error", c->max_abs_error);
+	tc_set_number(L, "max_rel_error", c->max_rel_error);
+	tc_set_number(L, "relative_rms", c->relative_rms);
+	tc_set_integer(L, "mismatches", c->mismatches);
+	tc_set_integer(L, "nan_mismatches", c->nan_mismatches);
+	tc_set_integer(L, "elements", a->elements);
 	if (c->worst >= 0) {
 		push_coordinates(L, a, c->worst);
 		lua_setfield(L, -2, "index");
-		set_number(L, "a", c->worst_a);
-		set_number(L, "b", c->worst_b);
+		tc_set_number(L, "a", c->worst_a);
+		tc_set_number(L, "b", c->worst_b);
 	}
 	if (c->first_mismatch >= 0) {
 		push_coordinates(L, a, c->first_mismatch);

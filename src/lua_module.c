@@ -250,18 +250,15 @@ void tc_push_param_type(lua_State *L, const struct ptx_param *p)
 void tc_push_entry(lua_State *L, const struct ptx_entry *entry)
 {
 	lua_createtable(L, 0, 5);
-	lua_pushstring(L, entry->name);
-	lua_setfield(L, -2, "name");
+	tc_set_string(L, "name", entry->name);
 	lua_createtable(L, entry->param_count, 0);
 	for (int i = 0; i < entry->param_count; i++) {
 		const struct ptx_param *p = &entry->params[i];
 		lua_createtable(L, 0, 3);
-		lua_pushstring(L, p->name);
-		lua_setfield(L, -2, "name");
+		tc_set_string(L, "name", p->name);
 		tc_push_param_type(L, p);
 		lua_setfield(L, -2, "type");
-		lua_pushinteger(L, p->size);
-		lua_setfield(L, -2, "bytes");
+		tc_set_integer(L, "bytes", p->size);
 		lua_rawseti(L, -2, i + 1);
 	}
 	lua_setfield(L, -2, "params");

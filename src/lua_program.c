@@ -292,10 +292,8 @@ static int kernel_sass(lua_State *L)
 
 static void set_count(lua_State *L, const char *name, int64_t value)
 {
-	if (value < 0)
-		return;
-	lua_pushinteger(L, (lua_Integer)value);
-	lua_setfield(L, -2, name);
+	if (value >= 0)
+		tc_set_integer(L, name, value);
 }
 
 /* The log's lines of performance lost, by their numbers C75xx, without the assembler's prefix. */
@@ -317,8 +315,7 @@ static void push_warnings(lua_State *L, const char *log)
 bool tc_set_assembly(lua_State *L, const char *log, const char *entry, const char *assembler,
 		     struct assembly_info *info)
 {
-	lua_pushstring(L, assembler);
-	lua_setfield(L, -2, "assembler");
+	tc_set_string(L, "assembler", assembler);
 	push_warnings(L, log);
 	lua_setfield(L, -2, "warnings");
 	if (!tc_assembly_info(log, entry, info))
@@ -333,10 +330,8 @@ bool tc_set_assembly(lua_State *L, const char *log, const char *entry, const cha
 static void push_program_info(lua_State *L, const struct program *p)
 {
 	lua_createtable(L, 0, 16);
-	lua_pushstring(L, p->target->name);
-	lua_setfield(L, -2, "target");
-	lua_pushstring(L, p->entry);
-	lua_setfield(L, -2, "entry");
+	tc_set_string(L, "target", p->target->name);
+	tc_set_string(L, "entry", p->entry);
 	set_count(L, "threads", p->info.threads);
 	set_count(L, "warps", p->info.warps);
 	set_count(L, "smem", p->smem);
@@ -344,8 +339,7 @@ static void push_program_info(lua_State *L, const struct program *p)
 	set_count(L, "barriers", p->info.barrier_count);
 	set_count(L, "named_barriers", p->info.named_barriers);
 	set_count(L, "params", p->param_count);
-	lua_pushstring(L, p->info.text ? p->info.text : "");
-	lua_setfield(L, -2, "text");
+	tc_set_string(L, "text", p->info.text ? p->info.text : "");
 	lua_newtable(L);
 	for (const struct program_lint *lint = p->lints; lint; lint = lint->next) {
 		tc_push_lint(L, lint);
@@ -366,13 +360,11 @@ static int kernel_info(lua_State *L)
 	push_program_info(L, p);
 	tc_set_estimate(L, tc_check_kernel(L, 1), p);
 	if (!a) {
-		lua_pushstring(L, e.text);
-		lua_setfield(L, -2, "assembler_missing");
+		tc_set_string(L, "assembler_missing", e.text);
 		return 1;
 	}
 	tc_set_assembly(L, a->log.text, p->entry, a->assembler, &info);
-	lua_pushstring(L, a->log.text ? a->log.text : "");
-	lua_setfield(L, -2, "log");
+	tc_set_string(L, "log", a->log.text ? a->log.text : "");
 	return 1;
 }
 

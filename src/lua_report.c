@@ -4,36 +4,24 @@
 #include <stdio.h>
 #include <string.h>
 
-static void set_integer(lua_State *L, const char *name, uint64_t value)
-{
-	lua_pushinteger(L, (lua_Integer)value);
-	lua_setfield(L, -2, name);
-}
-
 static void push_hazard(lua_State *L, const struct emu_hazard *h)
 {
 	lua_createtable(L, 0, 12);
-	lua_pushstring(L, h->rule);
-	lua_setfield(L, -2, "rule");
-	lua_pushstring(L, h->severity == EMU_ERROR ? "error" : "lint");
-	lua_setfield(L, -2, "severity");
-	lua_pushstring(L, h->message);
-	lua_setfield(L, -2, "message");
+	tc_set_string(L, "rule", h->rule);
+	tc_set_string(L, "severity", h->severity == EMU_ERROR ? "error" : "lint");
+	tc_set_string(L, "message", h->message);
 	if (h->ptx_line)
-		set_integer(L, "ptx_line", h->ptx_line);
+		tc_set_integer(L, "ptx_line", h->ptx_line);
 	if (h->file) {
-		lua_pushstring(L, h->file);
-		lua_setfield(L, -2, "lua_file");
-		set_integer(L, "lua_line", h->line);
+		tc_set_string(L, "lua_file", h->file);
+		tc_set_integer(L, "lua_line", h->line);
 	}
 	if (h->other_file) {
-		lua_pushstring(L, h->other_file);
-		lua_setfield(L, -2, "other_lua_file");
-		set_integer(L, "other_lua_line", h->other_source_line);
+		tc_set_string(L, "other_lua_file", h->other_file);
+		tc_set_integer(L, "other_lua_line", h->other_source_line);
 	}
 	if (h->role) {
-		lua_pushstring(L, h->role);
-		lua_setfield(L, -2, "role");
+		tc_set_string(L, "role", h->role);
 	}
 	lua_createtable(L, 3, 0);
 	for (int i = 0; i < 3; i++) {
@@ -41,9 +29,8 @@ static void push_hazard(lua_State *L, const struct emu_hazard *h)
 		lua_rawseti(L, -2, i + 1);
 	}
 	lua_setfield(L, -2, "cta");
-	lua_pushinteger(L, h->warp);
-	lua_setfield(L, -2, "warp");
-	set_integer(L, "count", h->count);
+	tc_set_integer(L, "warp", h->warp);
+	tc_set_integer(L, "count", h->count);
 }
 
 #define COUNTERS(row)                                                                              \
@@ -54,32 +41,27 @@ static void push_hazard(lua_State *L, const struct emu_hazard *h)
 void tc_push_lint(lua_State *L, const struct program_lint *lint)
 {
 	lua_createtable(L, 0, 7);
-	lua_pushstring(L, lint->rule);
-	lua_setfield(L, -2, "rule");
+	tc_set_string(L, "rule", lint->rule);
 	lua_pushliteral(L, "lint");
 	lua_setfield(L, -2, "severity");
-	lua_pushstring(L, lint->message);
-	lua_setfield(L, -2, "message");
+	tc_set_string(L, "message", lint->message);
 	if (lint->file) {
-		lua_pushstring(L, lint->file);
-		lua_setfield(L, -2, "lua_file");
-		set_integer(L, "lua_line", lint->line);
+		tc_set_string(L, "lua_file", lint->file);
+		tc_set_integer(L, "lua_line", lint->line);
 	}
 	if (lint->role) {
-		lua_pushstring(L, lint->role);
-		lua_setfield(L, -2, "role");
+		tc_set_string(L, "role", lint->role);
 	}
-	set_integer(L, "count", 1);
+	tc_set_integer(L, "count", 1);
 }
 
 static void push_counters(lua_State *L, const struct emu_counters *c)
 {
 	lua_createtable(L, 0, 12);
-#define SET(name) set_integer(L, #name, c->name);
+#define SET(name) tc_set_integer(L, #name, c->name);
 	COUNTERS(SET)
 #undef SET
-	lua_pushnumber(L, c->seconds);
-	lua_setfield(L, -2, "seconds");
+	tc_set_number(L, "seconds", c->seconds);
 }
 
 void tc_push_report(lua_State *L, const struct device *d, const struct run *r)
@@ -120,15 +102,11 @@ void tc_push_report(lua_State *L, const struct device *d, const struct run *r)
 		tc_push_trace(L, r->trace);
 		lua_setfield(L, -2, "trace_text");
 	}
-	lua_pushstring(L, r->launch.name);
-	lua_setfield(L, -2, "kernel");
-	lua_pushstring(L, d->target->name);
-	lua_setfield(L, -2, "target");
-	lua_pushstring(L, d->name);
-	lua_setfield(L, -2, "device");
+	tc_set_string(L, "kernel", r->launch.name);
+	tc_set_string(L, "target", d->target->name);
+	tc_set_string(L, "device", d->name);
 	if (emulated) {
-		lua_pushstring(L, mode);
-		lua_setfield(L, -2, "mode");
+		tc_set_string(L, "mode", mode);
 	}
 	luaL_setmetatable(L, TC_REPORT);
 }

@@ -104,6 +104,10 @@ const char *tc_option_string(lua_State *L, int arg, const char *name, const char
 const char *tc_option_word(lua_State *L, int arg, const char *name, const char *const *words);
 /* Pushes the list: "a", "b", "c". */
 const char *tc_push_words(lua_State *L, const char *const *words);
+/* Fields of the table on top. */
+void tc_set_integer(lua_State *L, const char *name, int64_t value);
+void tc_set_number(lua_State *L, const char *name, double value);
+void tc_set_string(lua_State *L, const char *name, const char *value);
 /* Pushes the field and says whether it is there (pushes nothing if not). */
 bool tc_option_push(lua_State *L, int arg, const char *name);
 
