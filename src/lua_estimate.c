@@ -80,7 +80,8 @@ void tc_set_estimate(lua_State *L, struct kern *k, const struct program *p)
 	else if (e.pos.line > 0)
 		lua_pushfstring(L, "line %d: %s", e.pos.line, e.text);
 	else
-		tc_set_string(L, "estimate_missing", e.text);
+		lua_pushstring(L, e.text);
+	lua_setfield(L, -2, "estimate_missing");
 }
 
 static double field(lua_State *L, int table, const char *name)
