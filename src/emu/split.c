@@ -123,6 +123,17 @@ static void join_free(struct emu_warp *warp, struct emu_join *join)
 	join->used = false;
 }
 
+/* The lanes of `split` go on in `into`, which it becomes where there is none. */
+static void merge(struct emu_split **into, struct emu_split *split)
+{
+	if (!*into) {
+		*into = split;
+	} else {
+		(*into)->mask |= split->mask;
+		split_end(split);
+	}
+}
+
 /* The splits parked at join `j` become one; `into` is one that runs, or NULL. */
 static struct emu_split *merge_parked(struct emu_warp *warp, int j, struct emu_split *into)
 {
@@ -131,14 +142,8 @@ static struct emu_split *merge_parked(struct emu_warp *warp, int j, struct emu_s
 	for (int i = 0; i < EMU_LANES; i++) {
 		struct emu_split *split = &warp->splits[i];
 
-		if (split->state != EMU_SPLIT_PARKED || split->join != j)
-			continue;
-		if (!into) {
-			into = split;
-		} else {
-			into->mask |= split->mask;
-			split_end(split);
-		}
+		if (split->state == EMU_SPLIT_PARKED && split->join == j)
+			merge(&into, split);
 	}
 	if (into)
 		into->join = join->parent;
@@ -277,14 +282,8 @@ static struct emu_split *return_check(struct emu_warp *warp, struct emu_frame *f
 	for (int i = 0; i < EMU_LANES; i++) {
 		struct emu_split *split = &warp->splits[i];
 
-		if (split->state != EMU_SPLIT_RETURNING || split->frame != frame)
-			continue;
-		if (!into) {
-			into = split;
-		} else {
-			into->mask |= split->mask;
-			split_end(split);
-		}
+		if (split->state == EMU_SPLIT_RETURNING && split->frame == frame)
+			merge(&into, split);
 	}
 	if (!into)
 		return NULL;

@@ -206,23 +206,33 @@ static void watch_shift(const struct copy_op *op, struct emu_order *order, int l
 	emu_mma_issued(order, lane);
 }
 
-static enum emu_step execute_copy(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+/* Of a copy or a shift, which has no descriptor. */
+static enum emu_step issue(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
+			   void (*complete)(struct emu_engine_op *op),
+			   void (*watch)(const struct copy_op *op, struct emu_order *order,
+					 int lane))
 {
 	EMU_FOR_LANES(lane, mask)
 	{
-		struct copy_op *op = emu_op_new(warp, (int)lane, sizeof *op, complete_copy);
+		struct copy_op *op = emu_op_new(warp, (int)lane, sizeof *op, complete);
 		if (!op)
 			return EMU_STOPPED;
 		op->form = ins->extra;
 		op->cta = warp->cta;
 		op->address = (uint32_t)emu_address(warp, &ins->operands[0], (int)lane);
-		op->descriptor = emu_value(warp, &ins->operands[1], (int)lane);
+		if (ins->operand_count > 1)
+			op->descriptor = emu_value(warp, &ins->operands[1], (int)lane);
 		op->op.order = &emu_async_of_warp(warp)->lanes[lane].commit_order;
 		if (warp->order)
-			watch_copy(op, warp->order, (int)lane);
+			watch(op, warp->order, (int)lane);
 		emu_op_issue(warp, op);
 	}
 	return EMU_NEXT;
+}
+
+static enum emu_step execute_copy(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	return issue(warp, ins, mask, complete_copy, watch_copy);
 }
 
 /* ---- shift ---------------------------------------------------------------------------- */
@@ -262,20 +272,7 @@ static void complete_shift(struct emu_engine_op *base)
 
 static enum emu_step execute_shift(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	EMU_FOR_LANES(lane, mask)
-	{
-		struct copy_op *op = emu_op_new(warp, (int)lane, sizeof *op, complete_shift);
-		if (!op)
-			return EMU_STOPPED;
-		op->form = ins->extra;
-		op->cta = warp->cta;
-		op->address = (uint32_t)emu_address(warp, &ins->operands[0], (int)lane);
-		op->op.order = &emu_async_of_warp(warp)->lanes[lane].commit_order;
-		if (warp->order)
-			watch_shift(op, warp->order, (int)lane);
-		emu_op_issue(warp, op);
-	}
-	return EMU_NEXT;
+	return issue(warp, ins, mask, complete_shift, watch_shift);
 }
 
 /* ---- decode ------------------------------------------------------------------------------ */
