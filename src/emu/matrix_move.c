@@ -1,5 +1,6 @@
 /* ldmatrix and stmatrix: 8x8 and 8-bit matrices between shared memory and a warp (9.4). */
 #include "hazard.h"
+#include "lanes.h"
 
 enum matrix_shape {
 	MATRIX_8x8,   /* 16-bit */
@@ -16,13 +17,21 @@ struct matrix_form {
 	int narrow;          /* 4 or 6: bits of an element in memory; 0: all 8 or 16 */
 };
 
-/* Pointers to the rows that the lanes name; false after a fault. */
-static bool find_rows(struct emu_warp *warp, const struct emu_ins *ins,
-		      const struct emu_operand *address, uint8_t *rows[EMU_LANES],
-		      enum emu_access_kind kind)
+/* Pointers to the rows that the lanes name in operand i; false after a fault. */
+static bool find_rows(struct emu_warp *warp, const struct emu_ins *ins, int i,
+		      uint8_t *rows[EMU_LANES], enum emu_access_kind kind)
 {
 	const struct matrix_form *form = ins->extra;
+	const struct emu_operand *address = &ins->operands[i];
+	struct emu_lanes lanes;
 
+	if (!warp->order) {
+		if (!emu_resolve(warp, ins, i, EMU_FULL >> (EMU_LANES - form->rows), 16, kind,
+				 &lanes))
+			return false;
+		memcpy(rows, lanes.at, sizeof lanes.at);
+		return true;
+	}
 	for (int lane = 0; lane < form->rows; lane++) {
 		uint64_t at = emu_address(warp, address, lane);
 
@@ -98,17 +107,33 @@ static void store_register(const struct matrix_form *form, uint8_t *const *rows,
 	}
 }
 
+/* Four lanes hold a row as it is in memory. */
+static bool plain(const struct matrix_form *form)
+{
+	return form->shape == MATRIX_8x8 && !form->transposed;
+}
+
 static enum emu_step execute_load(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	const struct matrix_form *form = ins->extra;
 	uint8_t *rows[EMU_LANES];
 
-	if (!find_rows(warp, ins, &ins->operands[1], rows, EMU_READ))
+	if (!find_rows(warp, ins, 1, rows, EMU_READ))
 		return EMU_STOPPED;
-	for (int j = 0; j < form->registers; j++)
+	for (int j = 0; j < form->registers; j++) {
+		const struct emu_operand *item = emu_item(&ins->operands[0], j);
+
+		if (plain(form) && mask == EMU_FULL && item->kind == EMU_O_REGISTER) {
+			for (int row = 0; row < 8; row++)
+				memcpy(emu_row32(warp, item->ref) + 4 * row, rows[8 * j + row], 16);
+			continue;
+		}
 		EMU_FOR_LANES(lane, mask)
-	emu_set_value(warp, emu_item(&ins->operands[0], j), (int)lane,
-		      load_register(form, rows, j, (int)lane));
+		{
+			emu_set_value(warp, item, (int)lane,
+				      load_register(form, rows, j, (int)lane));
+		}
+	}
 	warp->worker->counters.shared_read += (uint64_t)form->rows * 16;
 	return EMU_NEXT;
 }
@@ -118,12 +143,20 @@ static enum emu_step execute_store(struct emu_warp *warp, const struct emu_ins *
 	const struct matrix_form *form = ins->extra;
 	uint8_t *rows[EMU_LANES];
 
-	if (!find_rows(warp, ins, &ins->operands[0], rows, EMU_WRITE))
+	if (!find_rows(warp, ins, 0, rows, EMU_WRITE))
 		return EMU_STOPPED;
 	for (int j = 0; j < form->registers; j++) {
 		const uint32_t *row = emu_row32(warp, emu_item(&ins->operands[1], j)->ref);
+
+		if (plain(form) && mask == EMU_FULL) {
+			for (int i = 0; i < 8; i++)
+				memcpy(rows[8 * j + i], row + 4 * i, 16);
+			continue;
+		}
 		EMU_FOR_LANES(lane, mask)
-		store_register(form, rows, j, (int)lane, row[lane]);
+		{
+			store_register(form, rows, j, (int)lane, row[lane]);
+		}
 	}
 	warp->worker->counters.shared_written += (uint64_t)form->rows * 16;
 	emu_changed(warp->worker);

@@ -34,15 +34,17 @@ int emu_packed_bytes(enum emu_element element, enum emu_packing packing, int ele
 	return elements * emu_element_bits(element) / 8;
 }
 
+/* Two bytes anywhere. */
+typedef uint16_t half __attribute__((aligned(1), may_alias));
+
 #define F16(name, attribute)                                                                       \
 	attribute static void name(const uint8_t *raw, int elements, float *out)                   \
 	{                                                                                          \
 		EMU_IVDEP                                                                          \
 		for (int i = 0; i < elements; i++) {                                               \
-			uint16_t bits;                                                             \
+			uint32_t bits = *(const half *)(raw + i * 2);                              \
                                                                                                    \
-			memcpy(&bits, raw + i * 2, 2);                                             \
-			out[i] = emu_f16_to_f32(bits);                                             \
+			out[i] = emu_f32_of_f16(bits);                                             \
 		}                                                                                  \
 	}
 

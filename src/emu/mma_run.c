@@ -1,4 +1,6 @@
 /* Runs one tcgen05.mma: panels of A and B to the tiles of D in tensor memory (2, 4, 6). */
+#include "wide.h"
+
 #include "mma_run.h"
 
 #include "number.h"
@@ -212,22 +214,30 @@ static uint32_t disabled_lanes(const struct emu_mma_run *run, const struct emu_m
 	return run->request->disabled[tile->cta * 4 + tile->lane / 32] >> tile->lane % 32 & 0xffff;
 }
 
-static uint32_t to_cell(const struct emu_mma_run *run, float value)
+/* 16 cells of D to numbers and back. */
+static void from_cells(const struct emu_mma_run *run, const uint32_t *cells, float *values)
 {
 	if (run->idesc.accumulator == EMU_ACCUMULATE_F16)
-		return emu_f16_from_f32(value);
-	return emu_bits_of_f32(value);
+		for (int r = 0; r < EMU_GEMM_ROWS; r++)
+			values[r] = emu_f32_of_f16(cells[r]);
+	else
+		memcpy(values, cells, EMU_GEMM_ROWS * sizeof *values);
+	for (int r = 0; r < EMU_GEMM_ROWS && run->request->scale_d && !run->integer; r++)
+		values[r] = ldexpf(values[r], -run->request->scale_d);
 }
 
-static float from_cell(const struct emu_mma_run *run, uint32_t cell)
+static void to_cells(const struct emu_mma_run *run, const float *values, uint32_t disabled,
+		     uint32_t *cells)
 {
-	float value;
+	uint32_t words[EMU_GEMM_ROWS];
 
-	if (run->integer)
-		return emu_f32_of_bits(cell);
-	value = run->idesc.accumulator == EMU_ACCUMULATE_F16 ? emu_f16_to_f32((uint16_t)cell)
-							     : emu_f32_of_bits(cell);
-	return run->request->scale_d ? ldexpf(value, -run->request->scale_d) : value;
+	if (run->idesc.accumulator == EMU_ACCUMULATE_F16)
+		for (int r = 0; r < EMU_GEMM_ROWS; r++)
+			words[r] = emu_f16_bits(emu_bits_of_f32(values[r]));
+	else
+		memcpy(words, values, sizeof words);
+	for (int r = 0; r < EMU_GEMM_ROWS; r++)
+		cells[r] = disabled >> r & 1 ? cells[r] : words[r];
 }
 
 /* Through a buffer, where D is not simply f32 that is updated in place. */
@@ -239,16 +249,10 @@ static void multiply_apart(const struct emu_mma_run *run, const struct emu_mma_t
 	float *buffer = run->scratch->tile;
 
 	for (int n = 0; n < tile->n_count; n++)
-		for (int r = 0; r < EMU_GEMM_ROWS; r++)
-			buffer[n * EMU_GEMM_ROWS + r] = from_cell(run, columns[n][tile->lane + r]);
+		from_cells(run, &columns[n][tile->lane], buffer + n * EMU_GEMM_ROWS);
 	multiply(run, tile, a, b, buffer, EMU_GEMM_ROWS, scales);
 	for (int n = 0; n < tile->n_count; n++)
-		for (int r = 0; r < EMU_GEMM_ROWS; r++)
-			if (!(disabled >> r & 1))
-				columns[n][tile->lane + r] =
-					run->integer
-						? emu_bits_of_f32(buffer[n * EMU_GEMM_ROWS + r])
-						: to_cell(run, buffer[n * EMU_GEMM_ROWS + r]);
+		to_cells(run, buffer + n * EMU_GEMM_ROWS, disabled, &columns[n][tile->lane]);
 }
 
 static void run_tile(const struct emu_mma_run *run, const struct emu_mma_tile *tile, const float *a,

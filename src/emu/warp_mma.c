@@ -30,10 +30,10 @@ static void load_a(struct emu_warp *warp, const struct emu_operand *operand,
 
 	for (int j = 0; j < bytes / 16 * halves; j++) {
 		const uint32_t *row = emu_row32(warp, emu_item(operand, j)->ref);
-		for (int lane = 0; lane < EMU_LANES; lane++)
-			memcpy(raw + ((lane >> 2) + 8 * (j % halves)) * bytes + 4 * (lane & 3) +
-				       16 * (j / halves),
-			       &row[lane], 4);
+
+		for (int g = 0; g < 8; g++)
+			memcpy(raw + (g + 8 * (j % halves)) * bytes + 16 * (j / halves),
+			       row + 4 * g, 16);
 	}
 }
 
@@ -42,8 +42,9 @@ static void load_b(struct emu_warp *warp, const struct emu_operand *operand, int
 {
 	for (int j = 0; j < bytes / 16; j++) {
 		const uint32_t *row = emu_row32(warp, emu_item(operand, j)->ref);
-		for (int lane = 0; lane < EMU_LANES; lane++)
-			memcpy(raw + (lane >> 2) * bytes + 4 * (lane & 3) + 16 * j, &row[lane], 4);
+
+		for (int g = 0; g < 8; g++)
+			memcpy(raw + g * bytes + 16 * j, row + 4 * g, 16);
 	}
 }
 
@@ -207,7 +208,84 @@ static void multiply(struct emu_warp *warp, const struct warp_mma_form *form, fl
 	emu_warp_multiply(warp, &form->product, columns, a, b, tile);
 }
 
-static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+/* Whether the products are added in order, as the registers have them; else by way of a tile. */
+static bool in_registers(const struct emu_warp *warp, const struct warp_mma_form *form)
+{
+	bool integer = emu_element_integer(form->product.a);
+
+	return !form->sparse && !form->product.exclusive &&
+	       (integer || warp->grid->numerics != EMU_HARDWARE);
+}
+
+/* C to four rows of f32 or s32; those of rows that the product does not have are zero. */
+static void take_c(struct emu_warp *warp, const struct emu_ins *ins,
+		   const struct warp_mma_form *form, float (*rows)[EMU_LANES])
+{
+	const struct emu_operand *c = &ins->operands[3];
+
+	for (int i = 0; i < form->rows / 4; i++)
+		if (!form->half_c)
+			memcpy(rows[i], emu_row32(warp, emu_item(c, i)->ref), EMU_ROW_BYTES);
+		else if (i % 2 == 0)
+			emu_fragment_halves(emu_row32(warp, emu_item(c, i / 2)->ref), rows[i],
+					    rows[i + 1]);
+	for (int i = form->rows / 4; i < 4; i++)
+		memset(rows[i], 0, EMU_ROW_BYTES);
+}
+
+static void give_d(struct emu_warp *warp, const struct emu_ins *ins,
+		   const struct warp_mma_form *form, float (*rows)[EMU_LANES], uint32_t mask)
+{
+	bool half = form->product.half_d;
+
+	for (int i = 0; i < form->rows / 4; i += 1 + half) {
+		const struct emu_operand *item = emu_item(&ins->operands[0], half ? i / 2 : i);
+		uint32_t words[EMU_LANES], *d = emu_row32(warp, item->ref);
+
+		if (half)
+			emu_fragment_pack(rows[i], rows[i + 1], words);
+		else
+			memcpy(words, rows[i], sizeof words);
+		if (item->kind == EMU_O_REGISTER && mask == EMU_FULL)
+			memcpy(d, words, sizeof words);
+		else if (item->kind == EMU_O_REGISTER)
+			EMU_FOR_LANES(lane, mask)
+			{
+				d[lane] = words[lane];
+			}
+	}
+}
+
+static void execute_in_registers(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	const struct warp_mma_form *form = ins->extra;
+	const struct emu_warp_product *product = &form->product;
+	float values[EMU_GEMM_ROWS * max_k], a[4 * EMU_GEMM_ROWS * max_k], b[columns * max_k];
+	float rows[4][EMU_LANES], *d[4] = {rows[0], rows[1], rows[2], rows[3]};
+	uint8_t raw[EMU_GEMM_ROWS * max_a_bytes];
+	int k = product->k;
+
+	load_a(warp, &ins->operands[1], form, raw);
+	emu_warp_panel(product->a, raw, form->rows * k, values);
+	memset(values + form->rows * k, 0,
+	       sizeof *values * (size_t)((EMU_GEMM_ROWS - form->rows) * k));
+	emu_fragment_a(values, k, 1, k, a);
+	load_b(warp, &ins->operands[2], form->b_bytes, raw);
+	emu_warp_panel(product->b, raw, columns * k, values);
+	emu_fragment_b(values, columns, k, b);
+	take_c(warp, ins, form, rows);
+	if (emu_element_integer(product->a))
+		emu_fragment_s32(columns, k, (const int32_t *)(const void *)a,
+				 (const int32_t *)(const void *)b, (int32_t *const *)(void *)d,
+				 true, product->saturate);
+	else
+		emu_fragment_f32(columns, k, a, b, d, true);
+	give_d(warp, ins, form, rows, mask);
+	warp->worker->counters.mma_flops += 2ull * EMU_GEMM_ROWS * columns * (uint64_t)k;
+}
+
+static enum emu_step execute_by_tile(struct emu_warp *warp, const struct emu_ins *ins,
+				     uint32_t mask)
 {
 	const struct warp_mma_form *form = ins->extra;
 	int k = form->product.k, stored = form->sparse ? k / 2 : k;
@@ -229,7 +307,15 @@ static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, u
 	load_c(warp, &ins->operands[3], form, tile);
 	multiply(warp, form, a, b, kept, tile);
 	store_d(warp, &ins->operands[0], form, tile, mask);
+	return EMU_NEXT;
+}
+
+static enum emu_step execute(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
 	warp->worker->counters.mma_instructions++;
+	if (!in_registers(warp, ins->extra))
+		return execute_by_tile(warp, ins, mask);
+	execute_in_registers(warp, ins, mask);
 	return EMU_NEXT;
 }
 

@@ -156,14 +156,16 @@ static bool in_place(const struct entry *entry, const struct wgmma_form *form)
 	return true;
 }
 
-/* One row of 32 lanes for each of the n / 2 elements of a lane, in the registers or in `buffer`. */
-static void rows_of_d(const struct entry *entry, const struct wgmma_form *form, float *buffer,
+/* One row of 32 lanes for each of the n / 2 elements of a lane: in the registers, then true, or in
+ * `buffer`. */
+static bool rows_of_d(const struct entry *entry, const struct wgmma_form *form, float *buffer,
 		      float **rows)
 {
 	bool place = in_place(entry, form);
 
 	for (int i = 0; i < form->n / 2; i++)
 		rows[i] = place ? (float *)(void *)register_row(entry, i) : buffer + i * EMU_LANES;
+	return place;
 }
 
 static void load_d(const struct entry *entry, const struct wgmma_form *form, float *const *rows)
@@ -304,14 +306,15 @@ static void run_by_fragments(const struct wgmma_op *op, const struct wgmma_form 
 	float *rows[EMU_MMA_ROWS / 2], *spread_a = scratch->a_spread, *b = scratch->b_scaled;
 	const float *a = form->sparse ? scratch->a : scratch->rows;
 	int row_stride = form->sparse ? 1 : form->k, k_stride = form->sparse ? EMU_MMA_ROWS : 1;
+	bool place;
 
 	emu_fragment_b(scratch->b, form->n, form->k, b);
 	for (int w = 0; w < group_warps; w++) {
 		const struct entry *entry = op->entries[w];
 
 		emu_fragment_a(a + 16 * w * row_stride, row_stride, k_stride, form->k, spread_a);
-		rows_of_d(entry, form, scratch->tile, rows);
-		if (entry->accumulate)
+		place = rows_of_d(entry, form, scratch->tile, rows);
+		if (entry->accumulate && !place)
 			load_d(entry, form, rows);
 		if (form->accumulator == EMU_ACCUMULATE_S32)
 			emu_fragment_s32(form->n, form->k, (const int32_t *)(const void *)spread_a,
@@ -320,7 +323,8 @@ static void run_by_fragments(const struct wgmma_op *op, const struct wgmma_form 
 					 form->saturate);
 		else
 			emu_fragment_f32(form->n, form->k, spread_a, b, rows, entry->accumulate);
-		store_d(entry, form, rows);
+		if (!place)
+			store_d(entry, form, rows);
 	}
 }
 
