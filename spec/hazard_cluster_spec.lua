@@ -115,6 +115,36 @@ wait:
 end:]]):format(late)
 end
 
+-- The second CTA writes and releases 1; the third one waits for that by `see` and makes 2 of it by `pass`; the first
+-- one acquires 2 and reads.
+local function relay(see, pass)
+  return ([[
+ @%%p1 bra first;
+ setp.eq.u32 %%p3, %%r1, 1;
+ @!%%p3 bra third;
+ st.global.b32 [%%rd2], %%r0;
+ bar.sync 0;
+ @%%p0 st.release.gpu.global.b32 [%%rd0+2048], 1;
+ bra end;
+third:
+ @!%%p0 bra end;
+seen:
+ %s
+ setp.ne.u32 %%p2, %%r4, 1;
+ @%%p2 bra seen;
+ %s
+ bra end;
+first:
+wait:
+ ld.relaxed.gpu.global.b32 %%r4, [%%rd0+2048];
+ setp.ne.u32 %%p2, %%r4, 2;
+ @%%p2 bra wait;
+ ld.acquire.gpu.global.b32 %%r4, [%%rd0+2048];
+ bar.sync 0;
+ ld.global.b32 %%r5, [%%rd2];
+end:]]):format(see, pass)
+end
+
 -- { number and title, rules, body, options }
 local rows = {
   { "a release and an acquire hand data over", {}, handover {} },
@@ -148,6 +178,14 @@ local rows = {
   { "A24 within a cluster, a release for the CTA alone", { "scope" }, handover {
     ready = "st.release.cta.global.b32 [%rd0+2048], 1;", seen = "ld.acquire.cluster.global.b32 %r4, [%rd0+2048];",
   }, { cluster = 2 } },
+  { "a flag that a third CTA acquires, and releases again", {}, relay("ld.acquire.gpu.global.b32 %r4, [%rd0+2048];",
+    "st.release.gpu.global.b32 [%rd0+2048], 2;"), { grid = 3 } },
+  { "a flag that a third CTA counts on", {}, relay("ld.relaxed.gpu.global.b32 %r4, [%rd0+2048];",
+    "red.relaxed.gpu.global.add.u32 [%rd0+2048], 1;"), { grid = 3 } },
+  { "D93 a flag that a third CTA overwrites", { "global-race-clusters" },
+    relay("ld.relaxed.gpu.global.b32 %r4, [%rd0+2048];", "st.relaxed.gpu.global.b32 [%rd0+2048], 2;"), { grid = 3 } },
+  { "D93 a flag that a third CTA acquires and does not release", { "global-race-clusters" },
+    relay("ld.acquire.gpu.global.b32 %r4, [%rd0+2048];", "st.relaxed.gpu.global.b32 [%rd0+2048], 2;"), { grid = 3 } },
   { "D93 four CTAs have read what a fifth one writes", {}, readers(0), { grid = 5 } },
   { "D93 the first and the third one do not release", { "global-race-clusters" }, readers(1), { grid = 5 } },
   { "D93 the third and fourth one do not release", { "global-race-clusters" }, readers(2), { grid = 5 } },

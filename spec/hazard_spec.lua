@@ -219,7 +219,7 @@ local catalogue = {
   { "C71", "the commit does not reach the peer", PAIR, one_way, { "deadlock" },
     { likely = "all that have come are of its own CTA" } },
   { "C75", "every lane issues the MMAs", BLACKWELL, function(t) return drop(t, "@!%elected_mma bra L31") end,
-    { "mma-not-awaited", "copy-not-awaited", "deadlock" } },
+    { "issued-by-many-lanes", "mma-not-awaited", "copy-not-awaited", "deadlock" } },
   { "C75", "every lane copies", BLACKWELL, function(t) return drop(t, "@!%elected_load bra L20") end,
     { "mbarrier-over-arrival" } },
   { "C76", "one lane waits for the load of all", BLACKWELL,

@@ -337,6 +337,8 @@ static enum emu_step issue_one(struct emu_warp *warp, const struct emu_ins *ins,
 
 static enum emu_step execute_bulk(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
+	if (warp->order && mask & (mask - 1))
+		emu_watch_issue(warp, ins, mask);
 	EMU_FOR_LANES(lane, mask)
 	if (issue_one(warp, ins, (int)lane) == EMU_STOPPED)
 		return EMU_STOPPED;

@@ -294,6 +294,9 @@ void emu_watch_before_write(struct emu_warp *warp, enum emu_space space, const u
 void emu_watch_one(struct emu_warp *warp, int lane, enum emu_space space, uint64_t address,
 		   uint32_t size, enum emu_access_kind kind);
 
+/* Several lanes issue an asynchronous operation: a report where two issue the same. */
+void emu_watch_issue(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask);
+
 /* ---- registers ------------------------------------------------------------------------------ */
 
 /* tcgen05.ld writes them until the wait; wgmma until instruction `number` has been waited for. */

@@ -1,6 +1,8 @@
 /*
  * Strong accesses of memory: what releases at an address bring, and acquires
  * take, as far as the scopes of both reach (8.6 of the PTX ISA: morally strong).
+ * Atomic operations hand on what was released before them; a store does not, for who
+ * reads it has not observed what it overwrites (8.9.3 observation order).
  */
 #include "between.h"
 
@@ -25,6 +27,16 @@ struct emu_places {
 	uint32_t count, buckets;
 };
 
+static void forget(struct place *place)
+{
+	for (struct entry *e = place->first, *next; e; e = next) {
+		next = e->next;
+		emu_clocks_free(&e->clocks);
+		free(e);
+	}
+	place->first = NULL;
+}
+
 struct emu_places *emu_places_new(void)
 {
 	return calloc(1, sizeof(struct emu_places));
@@ -35,11 +47,7 @@ void emu_places_free(struct emu_places *places)
 	if (!places)
 		return;
 	for (uint32_t i = 0; i < places->buckets; i++)
-		for (struct entry *e = places->table[i].first, *next; e; e = next) {
-			next = e->next;
-			emu_clocks_free(&e->clocks);
-			free(e);
-		}
+		forget(&places->table[i]);
 	free(places->table);
 	free(places);
 }
@@ -175,6 +183,8 @@ void emu_strong_access(struct emu_order *order, struct emu_places *places, uint6
 		return;
 	if (kind != EMU_WRITE)
 		read_at(order, place, semantics, scope);
+	else
+		forget(place);
 	if (kind != EMU_READ)
 		write_at(order, place, semantics, scope);
 }

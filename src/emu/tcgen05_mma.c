@@ -68,6 +68,8 @@ static const void *order_of(struct emu_warp *warp, int lane)
 
 static enum emu_step execute_mma(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
+	if (warp->order && mask & (mask - 1))
+		emu_watch_issue(warp, ins, mask);
 	EMU_FOR_LANES(lane, mask)
 	{
 		struct mma_op *op = emu_op_new(warp, (int)lane, sizeof *op, complete_mma);
@@ -317,6 +319,8 @@ static enum emu_step commit_one(struct emu_warp *warp, const struct emu_ins *ins
 
 static enum emu_step execute_commit(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
+	if (warp->order && mask & (mask - 1))
+		emu_watch_issue(warp, ins, mask);
 	EMU_FOR_LANES(lane, mask)
 	if (commit_one(warp, ins, (int)lane) == EMU_STOPPED)
 		return EMU_STOPPED;

@@ -31,7 +31,7 @@ static bool read_offsets(struct emu_warp *warp, const struct emu_ins *ins, int l
 	return true;
 }
 
-/* The first pixel lies not behind its box. */
+/* The first pixel lies in its box. */
 static bool check_pixel(struct emu_warp *warp, int lane, const struct tma_op *op)
 {
 	const struct emu_tensormap *map = &op->map;
@@ -40,11 +40,11 @@ static bool check_pixel(struct emu_warp *warp, int lane, const struct tma_op *op
 		int i = emu_box_width(map) + corner;
 		int64_t last = (int64_t)map->dims[i] - 1 + map->upper[corner];
 
-		if (op->coordinates[i] <= last)
+		if (op->coordinates[i] >= map->lower[corner] && op->coordinates[i] <= last)
 			continue;
 		emu_fault(warp, lane, "tensormap",
-			  "coordinate %d is %d, behind the box of pixels, which ends at %lld", i,
-			  op->coordinates[i], (long long)last);
+			  "coordinate %d is %d, outside the box of pixels, which has %d..%lld", i,
+			  op->coordinates[i], map->lower[corner], (long long)last);
 		return false;
 	}
 	return true;
@@ -57,8 +57,6 @@ static bool check_start(struct emu_warp *warp, int lane, const struct tma_op *op
 	int64_t bits = (int64_t)op->coordinates[0] * emu_tensormap_element_bits(op->map.type);
 	bool stores = op->form->direction == TMA_STORE || op->form->direction == TMA_REDUCE;
 
-	if (op->map.mode != EMU_TM_TILED)
-		return check_pixel(warp, lane, op);
 	if (!op->map.interleave && op->map.type < EMU_TM_16U4_ALIGN8B && bits % 128) {
 		emu_fault(warp, lane, "tensormap",
 			  "coordinate 0 is %d, byte %lld of a row; a box begins at a multiple of "
@@ -66,6 +64,8 @@ static bool check_start(struct emu_warp *warp, int lane, const struct tma_op *op
 			  op->coordinates[0], (long long)bits / 8);
 		return false;
 	}
+	if (op->map.mode != EMU_TM_TILED)
+		return check_pixel(warp, lane, op);
 	for (int i = 0; stores && i < op->map.rank; i++)
 		if (!op->form->rows && op->coordinates[i] < 0) {
 			emu_fault(warp, lane, "tensormap",
@@ -305,6 +305,8 @@ enum emu_step emu_tma_execute(struct emu_warp *warp, const struct emu_ins *ins, 
 	const struct tma_form *form = ins->extra;
 	bool load = form->direction == TMA_LOAD;
 
+	if (warp->order && mask & (mask - 1))
+		emu_watch_issue(warp, ins, mask);
 	EMU_FOR_LANES(lane, mask)
 	{
 		struct tma_op *op =

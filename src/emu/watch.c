@@ -306,3 +306,29 @@ void emu_watch_before_write(struct emu_warp *warp, enum emu_space space, const u
 			emu_footprint_save(warp->grid, warp->order->hazards, at, size);
 	}
 }
+
+/* ---- operations that one lane is meant to issue ----------------------------------------- */
+
+static bool same_value(const struct emu_warp *warp, const struct emu_operand *operand, int a, int b)
+{
+	if (operand->kind == EMU_O_ADDRESS && operand->count == 1)
+		return emu_address(warp, operand, a) == emu_address(warp, operand, b);
+	for (uint32_t i = 0; i < operand->count; i++)
+		if (!same_value(warp, &operand->items[i], a, b))
+			return false;
+	return operand->count || operand->kind == EMU_O_PREDICATE ||
+	       emu_value(warp, operand, a) == emu_value(warp, operand, b);
+}
+
+void emu_watch_issue(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
+{
+	int first = emu_lowest(mask), second = emu_lowest(mask & (mask - 1));
+	struct emu_where where = emu_here(warp, second);
+
+	for (uint32_t i = 0; i < ins->operand_count; i++)
+		if (!same_value(warp, &ins->operands[i], first, second))
+			return;
+	emu_report_rule(&where, EMU_RULE_MANY_LANES, NULL,
+			"%d lanes issue it, lanes %d and %d with the same operands",
+			__builtin_popcount(mask), first, second);
+}
