@@ -43,89 +43,89 @@ local function through(o, mode)
 end
 
 for _, each in ipairs{ "sm_100a", "sm_90a" } do
-describe("A report of a kernel on " .. each, function()
-  setup(function() target = each end)
-  it("whose call is there names nothing", function()
-    for _, mode in ipairs{ "check", "random" } do assert.are.same({}, through({ slots = 2, n = 1 }, mode)) end
-  end)
+  describe("A report of a kernel on " .. each, function()
+    setup(function() target = each end)
+    it("whose call is there names nothing", function()
+      for _, mode in ipairs{ "check", "random" } do assert.are.same({}, through({ slots = 2, n = 1 }, mode)) end
+    end)
 
-  it("without tc.commit_smem names it with the store and the copy, whatever shows first", function()
-    for _, mode in ipairs{ "check", "random" } do
-      local list = through({ slots = 2, n = 1, without = "commit" }, mode)
-      local expected = "^tc%.commit_smem%(%) between ref:store " .. at(store_line) .. " and tc%.copy_smem_to_gmem "
-        .. at(copy_line) .. "$"
-      assert.is_truthy(next(list))
-      for rule, fix in pairs(list) do assert.matches(expected, fix, nil, nil, rule) end
-      assert.is_truthy(list["bulk-read-not-awaited"])
-      assert.is_truthy(list["proxy-fence"])
-    end
-  end)
-
-  it("says what mends the rule itself in PTX, but not where the hazard is a consequence", function()
-    local kernel, a = through_smem{ slots = 2, n = 1, without = "commit" }, tc.ones({ 512, 64 }, tc.f16)
-    local report = kernel:emulate({ target = target, mode = "check" }, a, tc.zeros(a.shape, a.dtype))
-    for _, hazard in ipairs(report.hazards) do
-      assert.are.equal(hazard.rule == "proxy-fence", hazard.message:find("(in PTX: ", 1, true) ~= nil, hazard.message)
-    end
-  end)
-
-  it("without tc.wait_smem_to_gmem says that it waits nowhere", function()
-    local list = through({ slots = 1, without = "wait" }, "check")
-    assert.matches("^tc%.wait_smem_to_gmem%(n%) between tc%.copy_smem_to_gmem " .. at(copy_line)
-      .. " and the next write to its SMEM, by the role that copies: it waits nowhere$", list["bulk-read-not-awaited"])
-  end)
-
-  it("that waits for too few copies names the wait and its n", function()
-    local list = through({ slots = 1, n = 1 }, "check")
-    assert.matches("^a smaller n, or more slots of SMEM: of the groups of tc%.copy_smem_to_gmem " .. at(copy_line)
-      .. ", tc%.wait_smem_to_gmem " .. at(wait_line) .. " lets 1 go on reading$", list["bulk-read-not-awaited"])
-  end)
-
-  it("that waits only behind the next write says so", function()
-    local wait, copy
-    local late = tc.kernel{ name = "late", args = { tc.gmem({ 256, 64 }, tc.f16) }, body = function(out)
-      local smem = tc.smem({ 128, 64 }, tc.f16)
-      for t = 0, 1 do
-        smem:store(tc.full({ 128, 64 }, t, tc.f16))
-        tc.commit_smem()
-        copy = here(); tc.copy_smem_to_gmem(smem, out:tile({ t, 0 }, { 128, 64 }))
+    it("without tc.commit_smem names it with the store and the copy, whatever shows first", function()
+      for _, mode in ipairs{ "check", "random" } do
+        local list = through({ slots = 2, n = 1, without = "commit" }, mode)
+        local expected = "^tc%.commit_smem%(%) between ref:store " .. at(store_line) .. " and tc%.copy_smem_to_gmem "
+          .. at(copy_line) .. "$"
+        assert.is_truthy(next(list))
+        for rule, fix in pairs(list) do assert.matches(expected, fix, nil, nil, rule) end
+        assert.is_truthy(list["bulk-read-not-awaited"])
+        assert.is_truthy(list["proxy-fence"])
       end
-      wait = here(); tc.wait_smem_to_gmem(0)
-    end }
-    local list = fixes(late, "check", tc.zeros({ 256, 64 }, tc.f16))
-    assert.matches("^tc%.wait_smem_to_gmem%(0%) " .. at(wait) .. " between tc%.copy_smem_to_gmem " .. at(copy)
-      .. " and the next write to its SMEM;", list["bulk-read-not-awaited"])
-  end)
+    end)
 
-  it("whose MMA reads what threads have stored, without tc.commit_smem, names it", function()
-    local store, multiply
-    local kernel = tc.kernel{ name = "stored", args = { tc.gmem({ 128, 64 }, tc.f16), tc.gmem({ 128, 128 }, tc.f32) },
-      body = function(a, out)
-        local smem, acc = tc.smem({ 128, 64 }, tc.f16), tc.tmem({ 128, 128 }, tc.f32)
-        local done = tc.barrier{ orders_tensor_core = true }
-        store = here(); smem:store(a:load())
-        multiply = here(); tc.mma(acc, smem, smem:T(), { accumulate = false, barrier = done })
-        tc.barrier_wait(done)
-        out:store(tc.async_load_tmem(acc))
-      end }
-    local list = fixes(kernel, "check", tc.randn({ 128, 64 }, tc.f16), tc.zeros({ 128, 128 }, tc.f32))
-    assert.is_truthy(next(list))
-    for rule, fix in pairs(list) do
-      assert.matches("^tc%.commit_smem%(%) between ref:store " .. at(store) .. " and tc%.mma " .. at(multiply) .. "$",
-        fix, nil, nil, rule)
-    end
-  end)
+    it("says what mends the rule itself in PTX, but not where the hazard is a consequence", function()
+      local kernel, a = through_smem{ slots = 2, n = 1, without = "commit" }, tc.ones({ 512, 64 }, tc.f16)
+      local report = kernel:emulate({ target = target, mode = "check" }, a, tc.zeros(a.shape, a.dtype))
+      for _, hazard in ipairs(report.hazards) do
+        assert.are.equal(hazard.rule == "proxy-fence", hazard.message:find("(in PTX: ", 1, true) ~= nil, hazard.message)
+      end
+    end)
 
-  it("whose copies lie outside of the array names what they copy", function()
-    local kernel = tc.kernel{ name = "exchanged", args = { tc.gmem({ "M", "K" }, tc.f16) }, grid = { 4 },
-      grid_names = { "m" }, body = function(a)
-        local smem, loaded = tc.smem({ 64, 64 }, tc.f16), tc.barrier{}
-        tc.copy_gmem_to_smem(a:tile({ 0, tc.axis_index "m" }, { 64, 64 }), smem, loaded)
-        tc.barrier_wait(loaded)
+    it("without tc.wait_smem_to_gmem says that it waits nowhere", function()
+      local list = through({ slots = 1, without = "wait" }, "check")
+      assert.matches("^tc%.wait_smem_to_gmem%(n%) between tc%.copy_smem_to_gmem " .. at(copy_line)
+        .. " and the next write to its SMEM, by the role that copies: it waits nowhere$", list["bulk-read-not-awaited"])
+    end)
+
+    it("that waits for too few copies names the wait and its n", function()
+      local list = through({ slots = 1, n = 1 }, "check")
+      assert.matches("^a smaller n, or more slots of SMEM: of the groups of tc%.copy_smem_to_gmem " .. at(copy_line)
+        .. ", tc%.wait_smem_to_gmem " .. at(wait_line) .. " lets 1 go on reading$", list["bulk-read-not-awaited"])
+    end)
+
+    it("that waits only behind the next write says so", function()
+      local wait, copy
+      local late = tc.kernel{ name = "late", args = { tc.gmem({ 256, 64 }, tc.f16) }, body = function(out)
+        local smem = tc.smem({ 128, 64 }, tc.f16)
+        for t = 0, 1 do
+          smem:store(tc.full({ 128, 64 }, t, tc.f16))
+          tc.commit_smem()
+          copy = here(); tc.copy_smem_to_gmem(smem, out:tile({ t, 0 }, { 128, 64 }))
+        end
+        wait = here(); tc.wait_smem_to_gmem(0)
       end }
-    local list = fixes(kernel, "check", tc.zeros({ 256, 64 }, tc.f16))
-    assert.are.equal("other indices: it copies (64, 64) of GMEM ref, float16 (M, K), argument 1 from (0, m * 64) on; "
-      .. "ref:tile(index, shape) counts tiles, ref:at elements", list["boxes-outside"])
+      local list = fixes(late, "check", tc.zeros({ 256, 64 }, tc.f16))
+      assert.matches("^tc%.wait_smem_to_gmem%(0%) " .. at(wait) .. " between tc%.copy_smem_to_gmem " .. at(copy)
+        .. " and the next write to its SMEM;", list["bulk-read-not-awaited"])
+    end)
+
+    it("whose MMA reads what threads have stored, without tc.commit_smem, names it", function()
+      local store, multiply
+      local kernel = tc.kernel{ name = "stored", args = { tc.gmem({ 128, 64 }, tc.f16), tc.gmem({ 128, 128 }, tc.f32) },
+        body = function(a, out)
+          local smem, acc = tc.smem({ 128, 64 }, tc.f16), tc.tmem({ 128, 128 }, tc.f32)
+          local done = tc.barrier{ orders_tensor_core = true }
+          store = here(); smem:store(a:load())
+          multiply = here(); tc.mma(acc, smem, smem:T(), { accumulate = false, barrier = done })
+          tc.barrier_wait(done)
+          out:store(tc.async_load_tmem(acc))
+        end }
+      local list = fixes(kernel, "check", tc.randn({ 128, 64 }, tc.f16), tc.zeros({ 128, 128 }, tc.f32))
+      assert.is_truthy(next(list))
+      for rule, fix in pairs(list) do
+        assert.matches("^tc%.commit_smem%(%) between ref:store " .. at(store) .. " and tc%.mma " .. at(multiply) .. "$",
+          fix, nil, nil, rule)
+      end
+    end)
+
+    it("whose copies lie outside of the array names what they copy", function()
+      local kernel = tc.kernel{ name = "exchanged", args = { tc.gmem({ "M", "K" }, tc.f16) }, grid = { 4 },
+        grid_names = { "m" }, body = function(a)
+          local smem, loaded = tc.smem({ 64, 64 }, tc.f16), tc.barrier{}
+          tc.copy_gmem_to_smem(a:tile({ 0, tc.axis_index "m" }, { 64, 64 }), smem, loaded)
+          tc.barrier_wait(loaded)
+        end }
+      local list = fixes(kernel, "check", tc.zeros({ 256, 64 }, tc.f16))
+      assert.are.equal("other indices: it copies (64, 64) of GMEM ref, float16 (M, K), argument 1 from (0, m * 64) on; "
+        .. "ref:tile(index, shape) counts tiles, ref:at elements", list["boxes-outside"])
+    end)
   end)
-end)
 end

@@ -90,9 +90,10 @@ describe("An access of GMEM that lies outside of the array is a lint:", function
   lints("one behind a named dimension, whatever that is",
     { args = { tc.gmem({ "M", 64 }, tc.f32) } },
     { outside "whose dimension 0 ends at M: it begins there at M; all of it reads as zero",
-      outside "at M + 8; all of it reads as zero" }, function(a)
+      outside "at M + 8; all of it reads as zero", outside "at M * 128; all of it reads as zero" }, function(a)
       a:at(tc.ds(a.shape[1], 128), tc.all):load()
       a:at(tc.ds(a.shape[1] + 8, 128), tc.all):load()
+      a:tile({ a.shape[1], 0 }, { 128, 64 }):load()
     end)
 
   lints("but not a tile that overhangs", { args = { tc.gmem({ 200, 60 }, tc.f32) }, grid = { 2 } }, {}, function(a)

@@ -199,12 +199,13 @@ struct access {
 /* The index is the axis' size or more, whatever that is. */
 static bool is_behind_size(const struct val *start, const struct dim *size)
 {
-	int64_t offset = 0;
+	int64_t n;
 
-	if (start && start->kind == VAL_EXPR && start->op == SO_ADD &&
-	    tc_val_is_const(start->arg[1], &offset))
+	/* Of a sum of it and a number, of a multiple, and of both. */
+	while (start && start->kind == VAL_EXPR && tc_val_is_const(start->arg[1], &n) &&
+	       ((start->op == SO_ADD && n >= 0) || (start->op == SO_MUL && n >= 1)))
 		start = start->arg[0];
-	return size->value && start == size->value && offset >= 0;
+	return size->value && start == size->value;
 }
 
 static bool reads(const struct op *o)
