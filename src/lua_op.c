@@ -435,10 +435,8 @@ static enum reduce_op load_reduction(struct kern *k, const struct tmem_access *a
 	static const struct {
 		const char *name;
 		enum reduce_op op;
-	} reductions[] = {{"max", RO_MAX},
-			  {"min", RO_MIN},
-			  {"absmax", RO_ABSMAX},
-			  {"absmin", RO_ABSMIN}};
+	} reductions[] = {
+		{"max", RO_MAX}, {"min", RO_MIN}, {"absmax", RO_ABSMAX}, {"absmin", RO_ABSMIN}};
 	enum dtype t = a->ref->alloc->dtype;
 
 	if (t != DT_F32 && t != DT_I32 && t != DT_U32)
