@@ -97,9 +97,8 @@ function kernels.tile(o)
       tc.mma(acc, left, o.b_transposed and b_smem:T() or b_smem, { accumulate = false })
       tc.commit_arrive(done)
       tc.barrier_wait(done)
-      local width = m == 64 and n or 64 -- an accumulator of 64 rows is loaded whole
-      for c = 0, n - 1, width do
-        local columns = tc.ds(c, math.min(width, n - c))
+      for c = 0, n - 1, 64 do
+        local columns = tc.ds(c, math.min(64, n - c))
         out:at(tc.all, columns):store(tc.async_load_tmem(acc:at(tc.all, columns)))
       end
     end,

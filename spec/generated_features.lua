@@ -96,14 +96,13 @@ local function draw_tile(o, random)
 end
 
 local function draw_store(o, random)
-   local whole = o.target == "sm_100a" and o.tm == 64 -- 64 rows are loaded whole
    local most = o.tm * o.tn <= 128 * 128 and o.tn or 64
    local legal = {}
    for _, piece in ipairs { 8, 16, 32, 64, 128 } do
       if o.tn % piece == 0 and piece <= most then legal[#legal + 1] = piece end
    end
    if o.tm * o.tn <= 128 * 128 then legal[#legal + 1] = o.tn end
-   o.piece = (whole or o.form == "promoted") and o.tn or random.from(legal)
+   o.piece = o.form == "promoted" and o.tn or random.from(legal)
    o.store = random.chance(80) and "tma" or "gmem"
    o.out_swizzle = draw_swizzle(random, o.piece, o.out) or "none"
    o.read_only = random.chance(30)
