@@ -111,7 +111,8 @@ soak: all unit
 lint:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-gcc CC=gcc all unit
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-clang CC=clang all unit
-	clang-format --dry-run -Werror $(SRC) $(EMU) $(UNIT) $(wildcard src/*.h src/emu/*.h)
+	clang $(CFLAGS) -Isrc -fsyntax-only fuzz/ptx.c
+	clang-format --dry-run -Werror $(SRC) $(EMU) $(UNIT) fuzz/ptx.c $(wildcard src/*.h src/emu/*.h)
 	luacheck -q lua spec examples tools
 
 SANITIZE = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer

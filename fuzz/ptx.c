@@ -54,7 +54,7 @@ static void take_map(struct bytes *b, uint64_t buffer, uint8_t out[128])
 	}
 	map.channels = 1 + take(b);
 	map.pixels = 1 + take(b);
-	if (!emu_tensormap_encode(&map, out, &error))
+	if (!emu_tensormap_encode(&map, take(b) % 2 ? 90 : 100, out, &error))
 		for (int i = 0; i < 128; i++)
 			out[i] = take(b);
 }
