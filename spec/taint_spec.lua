@@ -325,6 +325,40 @@ end
 
 local function stored(register) return (" st.global.b32 [%%rd4], %%r%d;"):format(register) end
 
+-- One thread lets the tensor core read the tile in SMEM, which `setup` has written or not.
+local function read_tile(setup, instruction)
+  return setup .. [[
+ @%p0 mbarrier.init.shared::cta.b64 [bar], 1;
+ shr.u32 %r10, %r1, 4;
+ cvt.u64.u32 %rd5, %r10;
+ mov.b64 %rd6, 0x4000400000010;
+ or.b64 %rd5, %rd5, %rd6;
+ mov.b64 %rd6, 0x400000000000;
+ or.b64 %rd5, %rd5, %rd6;
+ fence.proxy.async;
+ bar.sync 0;
+ tcgen05.fence::after_thread_sync;
+ @%p0 ]] .. instruction .. [[;
+ @%p0 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];
+wait:
+ mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0;
+ @!%p1 bra wait;
+ tcgen05.fence::after_thread_sync;]]
+end
+local FILL = [[
+ mov.u32 %r10, 0;
+ shl.b32 %r11, %r0, 4;
+ add.u32 %r11, %r11, %r1;
+fill:
+ st.shared.v4.b32 [%r11], {%r0, %r0, %r0, %r0};
+ add.u32 %r11, %r11, 512;
+ add.u32 %r10, %r10, 1;
+ setp.lt.u32 %p1, %r10, 32;
+ @%p1 bra fill;
+]]
+local COPY = "tcgen05.cp.cta_group::1.128x256b [%r9], %rd5"
+local MULTIPLY = "tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd5, %rd5, 0x8040010, 0"
+
 local LOAD, VALUE = "undefined-tmem-load", "undefined-value"
 local blackwell = {
   { "columns that are written", {}, load("32x32b.x4", 12, 4) .. stored(19) },
@@ -341,6 +375,12 @@ local blackwell = {
   { "16x32bx2", { VALUE }, load("16x32bx2.x2", 14, 2, ", 2") .. stored(16) },
   { "16x32bx2, by the lanes of the window that is written", {}, load("16x32bx2.x2", 14, 2, ", 2")
     .. " setp.lt.u32 %p1, %r0, 16;\n @%p1" .. stored(16) },
+  { "a tile that is copied to tensor memory", {}, read_tile(FILL, COPY) },
+  { "a tile that nothing has written, copied to tensor memory", { "undefined-shared" }, read_tile("", COPY) },
+  { "tiles that are multiplied", {}, read_tile(FILL, MULTIPLY) },
+  { "tiles that nothing has written, multiplied", { "undefined-shared" }, read_tile("", MULTIPLY) },
+  { "a product of tiles, added to columns that nothing has written", { "undefined-tmem" },
+    read_tile(FILL, (MULTIPLY:gsub("%%r9%]", "%%r9+16]"):gsub("0$", "1"))) },
   { "columns that are stored undefined", { VALUE }, " tcgen05.st.sync.aligned.32x32b.x1.b32 [%r9], {%r7};\n"
     .. " tcgen05.wait::st.sync.aligned;" },
 }
