@@ -295,7 +295,14 @@ describe("a copy of pixels", function()
     assert.matches("im2col offset 1 is 256; for rank 4 it has 8 bits", tostring(report), 1, true)
     report = tc.ptx(load_text { bytes = 768, at = { 0, 5, 0, 0 }, offsets = { 0, 0 }, mode = "im2col" }):kernel "k"
       :emulate { block = { 32 }, smem = 65600, args = { wide, out } }
-    assert.matches("coordinate 1 is 5, behind the box of pixels, which ends at 4", tostring(report), 1, true)
+    assert.matches("coordinate 1 is 5, outside the box of pixels, which has 0..4", tostring(report), 1, true)
+    report = tc.ptx(load_text { bytes = 768, at = { 0, 0, -1, 0 }, offsets = { 0, 0 }, mode = "im2col" }):kernel "k"
+      :emulate { block = { 32 }, smem = 65600, args = { wide, out } }
+    assert.matches("coordinate 2 is -1, outside the box of pixels, which has 0..3", tostring(report), 1, true)
+    report = tc.ptx(load_text { bytes = 768, at = { 2, 0, 0, 0 }, offsets = { 0, 0 }, mode = "im2col" }):kernel "k"
+      :emulate { block = { 32 }, smem = 65600, args = { wide, out } }
+    assert.matches("coordinate 0 is 2, byte 8 of a row; a box begins at a multiple of 16 bytes", tostring(report), 1,
+      true)
     assert.has_error(function()
       tc.tensormap(array, { dims = o.sizes, box = { 8, 4, 1 }, im2col = { lower = { 0 }, upper = { 0 }, channels = 8,
         pixels = 4 } })

@@ -50,15 +50,15 @@ return function()
         at(space, 16)),
       " st.global.v2.b64 [%rd2+32], {%rd24, %rd25}; st.global.v2.b64 [%rd2+48], {%rd26, %rd27};" }, "\n")
   end
-  -- tail: behind the address, as ", %rd9".
-  local function load(name, space, type, count, tail)
+  -- tail: behind the address, as ", %rd9"; source: an address of its own, of what nobody writes.
+  local function load(name, space, type, count, tail, source)
     local bits = operands.bits[type]
     local list = vector(registers[bits], 10, count)
     local keep = {}
     for i = 1, count do
       keep[i] = (" st.global.b%d [%%rd2+%d], %s%d;"):format(bits, (i - 1) * bits // 8, registers[bits], 9 + i)
     end
-    add(name, around(space, (" %s %s, %s%s;\n%s"):format(name, list, at(space, 0), tail or "",
+    add(name, around(space, (" %s %s, %s%s;\n%s"):format(name, list, source or at(space, 0), tail or "",
       table.concat(keep, "\n"))))
   end
   local function store(name, space, type, count, tail)
@@ -104,6 +104,29 @@ return function()
     load("ld.mmio.relaxed.sys.global." .. type, ".global", type, 1)
     store("st.mmio.relaxed.sys.global." .. type, ".global", type, 1)
     load("ldu.global." .. type, ".global", type, 1)
+  end
+  for _, type in ipairs(types) do
+    for _, name in ipairs { "ld.global.nc", "ld.global.ca.nc", "ld.global.nc.L1::no_allocate.L2::128B" } do
+      load(("%s.%s"):format(name, type), ".global", type, 1, nil, "[%rd1+8]")
+    end
+    for count = 2, 4, 2 do
+      if operands.bits[type] * count <= 128 then
+        load(("ld.global.nc.v%d.%s"):format(count, type), ".global", type, count, nil, "[%rd1+16]")
+      end
+    end
+  end
+  for _, space in ipairs { "", ".global", ".shared" } do
+    for _, order in ipairs { "", ".volatile", ".relaxed.gpu", ".acquire.gpu", ".release.gpu" } do
+      local loads, stores = order ~= ".release.gpu", order ~= ".acquire.gpu"
+      if loads then
+        add(("ld%s%s.b128"):format(order, space), around(space, (" ld%s%s.b128 %%q1, %s; mov.b128 {%%rd5, %%rd6}, %%q1;\n"
+          .. " st.global.v2.b64 [%%rd2], {%%rd6, %%rd5};"):format(order, space, at(space))))
+      end
+      if stores then
+        add(("st%s%s.b128"):format(order, space), around(space, (" mov.b128 %%q1, {%%rd23, %%rd20};\n st%s%s.b128 %s, %%q1;")
+          :format(order, space, at(space, 16))))
+      end
+    end
   end
   for _, policy in ipairs { "fractional.L2::evict_first.b64 %rd9, 0.5", "fractional.L2::evict_last.b64 %rd9",
     "fractional.L2::evict_normal.b64 %rd9, 1.0", "fractional.L2::evict_unchanged.b64 %rd9, 0.25",

@@ -43,7 +43,9 @@ return function()
   local cases = {}
   local function add(name, body, options)
     options = options or {}
-    cases[#cases + 1] = { name = name, family = options.family or "order", text = kernels.entry(8, 8, body), stride = 8,
+    cases[#cases + 1] = { name = name, family = options.family or "order", stride = 8,
+      text = (options.constant and ".const .align 8 .b64 table_KERNEL[2] = {0x123456789, 77};\n" or "")
+        .. kernels.entry(8, 8, body),
       block = { 128 }, grid = { ROWS // 128 }, cluster = options.cluster and { 2 } or nil,
       args = { { input = operands.bytes(ROWS * 8, 78) }, { output = ROWS * 8 } } }
   end
@@ -135,5 +137,62 @@ BOTH:]]):format(name, aligned, name, aligned)))
  or.b32 %r75, %r75, %r78; cvt.u64.u32 %rd28, %r75; shl.b64 %rd27, %rd27, 32; or.b64 %rd28, %rd28, %rd27;
  mapa.u64 %rd29, %rd25, %r73; setp.eq.u64 %p1, %rd29, %rd25; selp.u64 %rd30, 65536, 0, %p1; or.b64 %rd28, %rd28, %rd30;
  st.global.b64 [%rd2], %rd28;]], { cluster = true, family = "address" })
+  local with_constant = addresses .. [[
+ mov.u64 %rd12, table_KERNEL; cvta.const.u64 %rd13, %rd12;
+]]
+  local questions = {}
+  for i, space in ipairs { "const", "global", "shared", "local", "param" } do
+    questions[i] = ("isspacep.%s %%p1, %%rd13;"):format(space)
+  end
+  add("isspacep of a constant", with_constant .. flags(questions), { family = "address", cluster = true, constant = true })
+  add("cvta.to.const and cvta.const", with_constant .. [[
+ cvta.to.const.u64 %rd14, %rd13; ld.const.b64 %rd15, [%rd14]; ld.b64 %rd16, [%rd13+8]; sub.u64 %rd11, %rd14, %rd12;
+ add.u64 %rd15, %rd15, %rd16; add.u64 %rd11, %rd11, %rd15; st.global.b64 [%rd2], %rd11;]],
+    { family = "address", cluster = true, constant = true })
+  questions = {}
+  for i, question in ipairs { "texref %p1, %rd1", "texref %p1, %rd20", "samplerref %p1, %rd1", "samplerref %p1, %rd21",
+    "surfref %p1, %rd2", "surfref %p1, 0" } do
+    questions[i] = "istypep." .. question .. ";"
+  end
+  add("istypep", addresses .. flags(questions), { family = "address", cluster = true })
+  add("mapa.u32 and getctarank.u32 of the low half of a generic address", addresses .. [[
+ cvt.u32.u64 %r74, %rd21; mapa.u32 %r75, %r74, %r73; mov.u32 %r76, cells; mapa.shared::cluster.u32 %r77, %r76, %r73;
+ sub.u32 %r75, %r75, %r77; cvt.u32.u64 %r78, %rd25; getctarank.u32 %r79, %r78; shl.b32 %r79, %r79, 4;
+ or.b32 %r75, %r75, %r79; cvt.u64.u32 %rd11, %r75; st.global.b64 [%rd2], %rd11;]], { family = "address", cluster = true })
+
+  -- An arrival at, and bytes for, the barrier of the other CTA; what both barriers then say.
+  local function remote(name, count, text)
+    add(name, ([[
+ .shared .align 8 .b64 bar; mov.u32 %%r70, bar; mov.u32 %%r71, %%tid.x; setp.eq.u32 %%p4, %%r71, 0;
+ @%%p4 mbarrier.init.shared.b64 [%%r70], %d;
+ fence.mbarrier_init.release.cluster; barrier.cluster.arrive; barrier.cluster.wait;
+ mov.u32 %%r73, %%cluster_ctarank; xor.b32 %%r73, %%r73, 1; mapa.shared::cluster.u32 %%r75, %%r70, %%r73;
+ @!%%p4 bra WAIT;
+ %s
+WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %%p1, [%%r70], 0;
+ @!%%p1 bra WAIT;
+ barrier.cluster.arrive; barrier.cluster.wait;
+ @%%p4 mbarrier.arrive.shared.b64 %%rd4, [%%r70]; @%%p4 mbarrier.pending_count.b64 %%r20, %%rd4;
+ @!%%p4 mov.u32 %%r20, 77; cvt.u64.u32 %%rd11, %%r20; st.global.b64 [%%rd2], %%rd11;
+ barrier.cluster.arrive; barrier.cluster.wait;]]):format(count, text), { family = "remote", cluster = true })
+  end
+  for _, order in ipairs { "", ".release.cluster", ".relaxed.cluster" } do
+    for _, verb in ipairs { "arrive", "arrive_drop" } do
+      local form = ("mbarrier.%s%s.shared::cluster.b64 _, [%%r75]"):format(verb, order)
+      remote(("mbarrier.%s%s.shared::cluster"):format(verb, order), verb == "arrive" and 1 or 2,
+        form .. (verb == "arrive" and ";" or "; " .. form:gsub("_drop", "") .. ";"))
+      remote(("mbarrier.%s%s.shared::cluster of 2"):format(verb, order), verb == "arrive" and 2 or 3,
+        form .. (verb == "arrive" and ", 2;" or ", 2; " .. form:gsub("_drop", "") .. ";"))
+      remote(("mbarrier.%s.expect_tx%s.shared::cluster"):format(verb, order), verb == "arrive" and 1 or 2,
+        ("mbarrier.%s.expect_tx%s.shared::cluster.b64 _, [%%r75], 48;"):format(verb, order)
+          .. " mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%r75], 48;"
+          .. (verb == "arrive" and "" or " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r75];"))
+    end
+  end
+  for _, scope in ipairs { "", ".relaxed.cta", ".relaxed.cluster" } do
+    remote(("mbarrier.expect_tx%s and complete_tx%s.shared::cluster"):format(scope, scope), 1,
+      (" mbarrier.expect_tx%s.shared::cluster.b64 [%%r75], 80; mbarrier.complete_tx%s.shared::cluster.b64 [%%r75], 80;"
+        .. " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%%r75];"):format(scope, scope))
+  end
   return cases
 end

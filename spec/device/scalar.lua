@@ -342,6 +342,16 @@ local function more_comparisons(add)
   end
 end
 
+local function integers_compared(add)
+  for _, comparison in ipairs { "eq", "ne", "lt", "le", "gt", "ge" } do
+    for _, type in ipairs { "u16", "s16", "u32", "s32", "u64", "s64" } do
+      for _, result in ipairs { "s32", "f32" } do
+        simple(add, ("set.%s.%s.%s"):format(comparison, result, type), result, type, type)
+      end
+    end
+  end
+end
+
 -- Every instruction that takes a carry or leaves one: the words before have left it, those behind it keep it.
 local function all_carries(add)
   for _, bits in ipairs { 32, 64 } do
@@ -393,5 +403,6 @@ return function()
   spelled(add)
   more_comparisons(add)
   all_carries(add)
+  integers_compared(add)
   return cases
 end

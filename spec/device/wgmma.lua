@@ -222,5 +222,13 @@ return function()
       end
     end
   end
+  -- sparse ones of more columns
+  for _, t in ipairs(types()) do
+    for _, n in ipairs(t.a == "b1" and {} or columns(t)) do
+      if n ~= 8 and n ~= 48 and n ~= 64 and n ~= 256 and (n % 40 == 0 or n % 32 == 8 or n == 96 or n == 224) then
+        add_case(add, t, n, { sparse = true, selector = 0 })
+      end
+    end
+  end
   return cases
 end

@@ -260,6 +260,13 @@ static bool decode_cvta(struct emu_decode *decode)
 	       emu_want_value(decode, 1, 64);
 }
 
+static bool is_constant(const struct emu_warp *warp, uint64_t address)
+{
+	const struct emu_allocation *found = emu_find_allocation(warp->grid->emu, address, 1);
+
+	return found && found->read_only;
+}
+
 static bool lies_in(const struct emu_warp *warp, enum emu_space wanted, uint64_t address)
 {
 	enum emu_space space;
@@ -268,19 +275,13 @@ static bool lies_in(const struct emu_warp *warp, enum emu_space wanted, uint64_t
 		return false;
 	space = emu_generic_space(&address);
 	switch (wanted) {
-	case EMU_GLOBAL: /* a parameter lies in it too */
-		return space == EMU_GLOBAL || space == EMU_PARAM;
+	case EMU_GLOBAL: /* a parameter lies in it too, a constant does not */
+		return space == EMU_PARAM || (space == EMU_GLOBAL && !is_constant(warp, address));
 	case EMU_SHARED:
 		return space == EMU_SHARED_CLUSTER &&
 		       emu_shared_owner(warp->cta, address) == warp->cta;
-	case EMU_CONST: {
-		const struct emu_allocation *found;
-
-		if (space != EMU_GLOBAL)
-			return false;
-		found = emu_find_allocation(warp->grid->emu, address, 1);
-		return found && found->read_only;
-	}
+	case EMU_CONST:
+		return space == EMU_GLOBAL && is_constant(warp, address);
 	default:
 		return space == wanted;
 	}
