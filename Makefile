@@ -111,9 +111,9 @@ soak: all unit
 lint:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-gcc CC=gcc all unit
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-clang CC=clang all unit
-	clang $(CFLAGS) -Isrc -fsyntax-only fuzz/ptx.c
+	clang $(CFLAGS) -Isrc -fsyntax-only -MF /dev/null fuzz/ptx.c
 	clang-format --dry-run -Werror $(SRC) $(EMU) $(UNIT) fuzz/ptx.c $(wildcard src/*.h src/emu/*.h)
-	luacheck -q lua spec examples tools
+	luacheck -q lua spec examples tools fuzz
 
 SANITIZE = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 asan:
