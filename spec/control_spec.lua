@@ -211,7 +211,8 @@ describe("Roles", function()
       local line = debug.getinfo(1, "l").currentline + 1
       tc.dynamic_scheduling_loop("m", function()
         assert.matches("^tc.role in a loop %(.-:" .. line
-          .. "%) that operations of a kernel without roles stand in already.\nMake the roles before the loop", message(tc.role, { warps = 1 }))
+          .. "%) that operations of a kernel without roles stand in already.\nMake the roles before the loop",
+          message(tc.role, { warps = 1 }))
       end)
     end)
   end)

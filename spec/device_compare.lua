@@ -1,7 +1,7 @@
 -- The same PTX on a GPU and on the emulator, compared bit for bit: `make check-device-bits`.
 --   lua spec/device_compare.lua [--device cuda:0|none] [--groups scalar,convert,...] [--out FOLDER] [--record FILE]
--- `--collect yes` only sums up what a run left in its folder; `--missing yes` runs the cases that spec/device/results.txt
--- has no hash of.
+-- `--collect yes` only sums up what a run left in its folder; `--missing yes` runs the cases that
+-- spec/device/results.txt has no hash of.
 -- Without a device ("none") every kernel is assembled, and what the emulator leaves is compared with
 -- spec/device/results.txt.
 package.path = "./?.lua;" .. package.path
@@ -124,9 +124,9 @@ local function supervise(options)
   local first, deadline = 1, os.time() + tonumber(options.seconds)
   write(options.log, "")
   while os.time() < deadline do
-    local command = ("%s %s --worker '%s' --part %s --first %d --device %s --out '%s' --log '%s' --missing %s >>'%s.err' 2>&1")
-      :format(os.getenv "LUA" or "lua5.4", arg[0], options.supervise, options.part, first, options.device, options.out,
-        options.log, options.missing or "no", options.log)
+    local command = ("%s %s --worker '%s' --part %s --first %d --device %s --out '%s' --log '%s' --missing %s"
+      .. " >>'%s.err' 2>&1"):format(os.getenv "LUA" or "lua5.4", arg[0], options.supervise, options.part, first,
+        options.device, options.out, options.log, options.missing or "no", options.log)
     local ok = os.execute(watched:format(deadline - os.time() + 1, command, options.log,
       options.device == "none" and 3600 or 30))
     local begun, finished = last_begun(options.log)

@@ -119,11 +119,13 @@ return function()
     for _, order in ipairs { "", ".volatile", ".relaxed.gpu", ".acquire.gpu", ".release.gpu" } do
       local loads, stores = order ~= ".release.gpu", order ~= ".acquire.gpu"
       if loads then
-        add(("ld%s%s.b128"):format(order, space), around(space, (" ld%s%s.b128 %%q1, %s; mov.b128 {%%rd5, %%rd6}, %%q1;\n"
+        add(("ld%s%s.b128"):format(order, space), around(space,
+          (" ld%s%s.b128 %%q1, %s; mov.b128 {%%rd5, %%rd6}, %%q1;\n"
           .. " st.global.v2.b64 [%%rd2], {%%rd6, %%rd5};"):format(order, space, at(space))))
       end
       if stores then
-        add(("st%s%s.b128"):format(order, space), around(space, (" mov.b128 %%q1, {%%rd23, %%rd20};\n st%s%s.b128 %s, %%q1;")
+        add(("st%s%s.b128"):format(order, space), around(space,
+          (" mov.b128 %%q1, {%%rd23, %%rd20};\n st%s%s.b128 %s, %%q1;")
           :format(order, space, at(space, 16))))
       end
     end

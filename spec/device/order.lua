@@ -30,7 +30,8 @@ local function flags(list)
   return table.concat(text, "\n") .. "\n cvt.u64.u32 %rd11, %r20; st.global.b64 [%rd2], %rd11;"
 end
 
--- A generic address of each space, in %rd20 and on: global, shared, local, constant, parameter, the peer's shared memory.
+-- A generic address of each space, in %rd20 and on: global, shared, local, constant, parameter, the peer's shared
+-- memory.
 local addresses = [[
  .shared .align 16 .b8 cells[2048]; .local .align 8 .b8 own[16];
  mov.u64 %rd5, own; cvta.local.u64 %rd22, %rd5; mov.u64 %rd6, cells; cvta.shared.u64 %rd21, %rd6;
@@ -144,7 +145,8 @@ BOTH:]]):format(name, aligned, name, aligned)))
   for i, space in ipairs { "const", "global", "shared", "local", "param" } do
     questions[i] = ("isspacep.%s %%p1, %%rd13;"):format(space)
   end
-  add("isspacep of a constant", with_constant .. flags(questions), { family = "address", cluster = true, constant = true })
+  add("isspacep of a constant", with_constant .. flags(questions),
+    { family = "address", cluster = true, constant = true })
   add("cvta.to.const and cvta.const", with_constant .. [[
  cvta.to.const.u64 %rd14, %rd13; ld.const.b64 %rd15, [%rd14]; ld.b64 %rd16, [%rd13+8]; sub.u64 %rd11, %rd14, %rd12;
  add.u64 %rd15, %rd15, %rd16; add.u64 %rd11, %rd11, %rd15; st.global.b64 [%rd2], %rd11;]],
@@ -158,7 +160,8 @@ BOTH:]]):format(name, aligned, name, aligned)))
   add("mapa.u32 and getctarank.u32 of the low half of a generic address", addresses .. [[
  cvt.u32.u64 %r74, %rd21; mapa.u32 %r75, %r74, %r73; mov.u32 %r76, cells; mapa.shared::cluster.u32 %r77, %r76, %r73;
  sub.u32 %r75, %r75, %r77; cvt.u32.u64 %r78, %rd25; getctarank.u32 %r79, %r78; shl.b32 %r79, %r79, 4;
- or.b32 %r75, %r75, %r79; cvt.u64.u32 %rd11, %r75; st.global.b64 [%rd2], %rd11;]], { family = "address", cluster = true })
+ or.b32 %r75, %r75, %r79; cvt.u64.u32 %rd11, %r75; st.global.b64 [%rd2], %rd11;]],
+    { family = "address", cluster = true })
 
   -- An arrival at, and bytes for, the barrier of the other CTA; what both barriers then say.
   local function remote(name, count, text)

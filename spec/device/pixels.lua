@@ -15,7 +15,8 @@ local function load_text(rank, offsets, spelling)
     moves[i] = (" mov.u16 %%h%d, %d;"):format(i, offset)
   end
   local list = "{" .. table.concat(names, ", ") .. "}"
-  local prefetch = spelling.prefetch and (" @%%p0 cp.async.bulk.prefetch.tensor.%dd.L2.global.im2col [%%rd10, %s], %s;\n")
+  local prefetch = spelling.prefetch
+    and (" @%%p0 cp.async.bulk.prefetch.tensor.%dd.L2.global.im2col [%%rd10, %s], %s;\n")
     :format(rank, tensor.coordinates(rank), list) or ""
   local last = (spelling.multicast and ", %h7" or "") .. (spelling.hint and ", %rd14" or "")
   return tensor.whole(table.concat(moves) .. "\n" .. prefetch .. [[

@@ -283,7 +283,8 @@ local function spelled(add)
     simple(add, op .. ".f64", "f64", "f64", "f64")
   end
   for _, op in ipairs { "min", "max" } do
-    for _, tail in ipairs { "", ".ftz", ".NaN", ".ftz.NaN", ".xorsign.abs", ".NaN.xorsign.abs", ".ftz.NaN.xorsign.abs" } do
+    for _, tail in ipairs { "", ".ftz", ".NaN", ".ftz.NaN", ".xorsign.abs", ".NaN.xorsign.abs",
+      ".ftz.NaN.xorsign.abs" } do
       simple(add, op .. tail .. ".f32", "f32", "f32", "f32")
     end
     simple(add, op .. ".f64", "f64", "f64", "f64")

@@ -96,7 +96,7 @@ struct emu_warp {
 	const struct emu_ins *ins;
 	uint32_t lane_mask[EMU_LANES]; /* 0 or EMU_FULL, of `lane_mask_of` */
 	uint32_t lane_mask_of;
-	uint32_t carry;             /* CC.CF of each lane */
+	uint32_t carry;                   /* CC.CF of each lane */
 	struct emu_allocation *hit;       /* last allocation accessed */
 	struct emu_allocation *recent[3]; /* the ones before it */
 
