@@ -299,24 +299,13 @@ static bool note(const struct emu_check *c, struct emu_block *b, uint32_t units)
 	return set(c, last, units);
 }
 
-/* What an ordered queue touched last, it touches again: most blocks of a matrix multiplication. */
-static inline bool touch_again(const struct emu_access *a, struct emu_block *b, uint32_t units)
-{
-	if (!a->write || !a->in_order || a->kind == EMU_ACTOR_WARP || b->read.units || b->more ||
-	    b->write.who != a->moment.who || b->write.units != units || b->write.spread)
-		return false;
-	b->write.epoch = a->moment.epoch;
-	b->write.site = a->site;
-	return true;
-}
-
 bool emu_block_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 {
 	const struct emu_access *a = c->access;
 
 	if (b->cells || (a->defined && units & ~b->valid))
 		return false;
-	if (touch_again(a, b, units))
+	if (emu_block_touch_again(a, b, units))
 		return true;
 	if (!all_ordered(c, b, units))
 		return false;

@@ -253,12 +253,6 @@ struct emu_watched {
 void emu_watch_operand(struct emu_watched *watched, const struct emu_smem_descriptor *descriptor,
 		       bool mn_major, int element_bytes, int rows, int k_bytes);
 void emu_access_global(struct emu_access *access, uint64_t address, uint64_t size);
-/*
- * Units of the block at an address as the instruction gives it, each with the lane
- * that touches it.  False where nothing has been noted.
- */
-bool emu_access_spread(struct emu_access *access, enum emu_space space, uint64_t address,
-		       uint32_t units, const uint8_t *lanes, bool many);
 /* Columns of 16 lanes; bit i of `lanes` is lane 16 * window + i. */
 void emu_access_tmem(struct emu_access *access, struct emu_cta *cta, uint32_t column,
 		     uint32_t columns, uint32_t window, uint16_t lanes);
@@ -344,6 +338,8 @@ void emu_taint_leave(struct emu_order *order, const struct emu_frame *frame);
 void emu_taint_free(struct emu_taint *taint);
 /* Lanes of a warp's window that nothing has written in the column. */
 uint32_t emu_tmem_undefined(const struct emu_cta *cta, uint32_t column, uint32_t lane);
+/* The columns of 32 lanes from `lane` on are written; false where that is not easily told. */
+bool emu_tmem_written(const struct emu_cta *cta, uint32_t column, uint32_t columns, uint32_t lane);
 
 /* ---- reports -----------------------------------------------------------------------------------
  */

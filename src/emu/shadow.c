@@ -3,13 +3,13 @@
  * operations enter at issue with the epoch they will complete in, so that what
  * touches their memory meanwhile finds them.
  */
-#include "between.h"
 #include "shadow.h"
 
 #include <stdlib.h>
 
 enum {
 	unit_bytes = EMU_BLOCK_BYTES / 32,
+	units_in_cell = 4,
 	units_in_column = 4
 };
 
@@ -185,32 +185,46 @@ struct emu_page *emu_page_of(struct emu_hazards *h, uint64_t number)
 	return page;
 }
 
-void emu_access_global(struct emu_access *access, uint64_t address, uint64_t size)
+void emu_global_begin(struct emu_global_access *g, struct emu_access *access)
 {
-	struct emu_check c = emu_check_begin(access, EMU_GLOBAL);
-	struct emu_grid *grid = c.hazards->cluster->grid;
-	struct emu_between *between = grid->between;
-	bool tracing = between && *emu_between_footprints(between), looking;
-	struct emu_between_check others;
+	struct emu_between *between = access->order->warp->grid->between;
+
+	g->check = emu_check_begin(access, EMU_GLOBAL);
+	g->tracing = between && *emu_between_footprints(between);
+	g->looking = access->moment.who && between && !g->tracing &&
+		     emu_between_begin(&g->others, access);
+	access->defined = false;
+	if (access->lane_bytes)
+		g->check.shift = (uint8_t)__builtin_ctz(access->lane_bytes);
+}
+
+void emu_global_part(struct emu_global_access *g, uint64_t address, uint64_t size)
+{
+	const struct emu_access *access = g->check.access;
+	struct emu_hazards *h = g->check.hazards;
 
 	if (!access->moment.who)
 		return;
-	looking = between && !tracing && emu_between_begin(&others, access);
-	access->defined = false;
-	if (access->lane_bytes)
-		c.shift = (uint8_t)__builtin_ctz(access->lane_bytes);
-	if (tracing && access->write && access->kind != EMU_ACTOR_WARP)
-		emu_footprint_save(grid, c.hazards, address, size);
+	if (g->tracing && access->write && access->kind != EMU_ACTOR_WARP)
+		emu_footprint_save(h->cluster->grid, h, address, size);
 	for (uint64_t behind = 0; behind < size;) {
 		struct part part = part_at(address + behind, size - behind, behind);
-		struct emu_page *page = emu_page_of(c.hazards, part.address / EMU_PAGE_BYTES);
+		struct emu_page *page = emu_page_of(h, part.address / EMU_PAGE_BYTES);
 
 		if (!page)
 			return;
-		touch(&c, &page->blocks[part.address / EMU_BLOCK_BYTES % EMU_PAGE_BLOCKS], &part,
-		      looking ? &others : NULL, page);
+		touch(&g->check, &page->blocks[part.address / EMU_BLOCK_BYTES % EMU_PAGE_BLOCKS],
+		      &part, g->looking ? &g->others : NULL, page);
 		behind += part.size;
 	}
+}
+
+void emu_access_global(struct emu_access *access, uint64_t address, uint64_t size)
+{
+	struct emu_global_access global;
+
+	emu_global_begin(&global, access);
+	emu_global_part(&global, address, size);
 }
 
 /* ---- lanes in no order ----------------------------------------------------------------------- */
@@ -236,30 +250,26 @@ static struct emu_block *shared_block(const struct emu_access *access, uint32_t 
 	if (!owner || block >= owner->shared_bytes / EMU_BLOCK_BYTES)
 		return NULL;
 	h = emu_hazards_of_cta(owner);
-	for (uint32_t i = 0; access->write && i < EMU_BLOCK_CELLS; i++)
-		if (units >> 4 * i & 0xf)
-			h->swizzles[block * EMU_BLOCK_CELLS + i] = access->swizzle;
+	if (access->write) {
+		uint32_t first = (uint32_t)__builtin_ctz(units) / units_in_cell;
+		uint32_t last = (31 - (uint32_t)__builtin_clz(units)) / units_in_cell;
+
+		for (uint32_t i = first; i <= last; i++)
+			if (units >> units_in_cell * i & 0xf)
+				h->swizzles[block * EMU_BLOCK_CELLS + i] = access->swizzle;
+	}
 	return &h->blocks[block];
 }
 
-bool emu_access_spread(struct emu_access *access, enum emu_space space, uint64_t address,
-		       uint32_t units, const uint8_t *lanes, bool many)
+bool emu_access_units(struct emu_check *c, enum emu_space space, uint64_t address, uint32_t units)
 {
-	struct emu_check c;
 	struct emu_block *block = NULL;
 
 	if (space == EMU_GLOBAL)
-		block = global_block(access->order, address);
+		block = global_block(c->access->order, address);
 	else if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER)
-		block = shared_block(access, (uint32_t)address, units);
-	if (!block)
-		return false;
-	c = emu_check_begin(access, space == EMU_GLOBAL ? EMU_GLOBAL : EMU_SHARED);
-	if (space == EMU_GLOBAL)
-		access->defined = false;
-	c.lanes = lanes;
-	c.many = many;
-	return emu_block_touch(&c, block, units);
+		block = shared_block(c->access, (uint32_t)address, units);
+	return block && emu_block_touch(c, block, units);
 }
 
 /* ---- tensor memory ------------------------------------------------------------------------------
@@ -280,6 +290,12 @@ static uint32_t columns_mask(uint32_t first, uint32_t columns)
 	uint32_t units = columns * units_in_column;
 
 	return (units < 32 ? (1u << units) - 1 : UINT32_MAX) << first * units_in_column;
+}
+
+static inline bool touch_columns(struct emu_check *c, struct emu_block *block, uint32_t units)
+{
+	return (!(units & ~block->valid) && emu_block_touch_again(c->access, block, units)) ||
+	       emu_block_touch(c, block, units);
 }
 
 static void columns_of(struct emu_check *c, struct emu_cell *cells, uint32_t columns,
@@ -312,8 +328,7 @@ void emu_access_tmem(struct emu_access *access, struct emu_cta *cta, uint32_t co
 		struct emu_cell *cells;
 
 		count = EMU_BLOCK_CELLS - first < columns ? EMU_BLOCK_CELLS - first : columns;
-		if (lanes == EMU_WHOLE_CELL &&
-		    emu_block_touch(&c, block, columns_mask(first, count)))
+		if (lanes == EMU_WHOLE_CELL && touch_columns(&c, block, columns_mask(first, count)))
 			continue;
 		cells = emu_block_cells(c.hazards, block);
 		if (!cells)
@@ -343,6 +358,26 @@ uint32_t emu_tmem_undefined(const struct emu_cta *cta, uint32_t column, uint32_t
 	block += column / EMU_BLOCK_CELLS * EMU_TMEM_WINDOWS + window;
 	return ~(emu_block_lanes(h, block, within) | (uint32_t)emu_block_lanes(h, block + 1, within)
 							     << EMU_TMEM_WINDOW);
+}
+
+bool emu_tmem_written(const struct emu_cta *cta, uint32_t column, uint32_t columns, uint32_t lane)
+{
+	const struct emu_block *blocks = tmem_blocks(cta);
+	uint32_t window = lane / EMU_TMEM_WINDOW;
+
+	if (!blocks || column + columns > EMU_TMEM_COLUMNS || window + 1 >= EMU_TMEM_WINDOWS)
+		return false;
+	for (uint32_t count; columns; column += count, columns -= count) {
+		uint32_t first = column % EMU_BLOCK_CELLS;
+		const struct emu_block *b =
+			&blocks[column / EMU_BLOCK_CELLS * EMU_TMEM_WINDOWS + window];
+
+		count = EMU_BLOCK_CELLS - first < columns ? EMU_BLOCK_CELLS - first : columns;
+		if (b[0].cells || b[1].cells ||
+		    columns_mask(first, count) & ~(b[0].valid & b[1].valid))
+			return false;
+	}
+	return true;
 }
 
 void emu_access_tmem_fresh(struct emu_cta *cta, uint32_t column, uint32_t columns)

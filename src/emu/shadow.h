@@ -8,7 +8,7 @@
 #ifndef TCMMA_EMU_SHADOW_H
 #define TCMMA_EMU_SHADOW_H
 
-#include "hazard.h"
+#include "between.h"
 
 enum {
 	EMU_ONE_LANE = 7, /* `shift` of what one lane, or no lane, touches */
@@ -46,6 +46,20 @@ static inline void emu_access_ordered(struct emu_access *access, uint16_t who, u
 /* Atomic accesses whose scopes hold both sides do not race. */
 bool emu_both_atomic(const struct emu_check *check, uint8_t scope, uint16_t who);
 
+/* An access of global memory that is made in parts. */
+struct emu_global_access {
+	struct emu_check check;
+	struct emu_between_check others;
+	bool looking, tracing; /* others look at it; what it writes is kept */
+};
+
+void emu_global_begin(struct emu_global_access *global, struct emu_access *access);
+void emu_global_part(struct emu_global_access *global, uint64_t address, uint64_t size);
+
+/* Units of the block at an address as instructions give it; false where nothing has been noted. */
+bool emu_access_units(struct emu_check *check, enum emu_space space, uint64_t address,
+		      uint32_t units);
+
 /* What lanes store that was there already, if that is still to be worked out. */
 static inline void emu_access_same(struct emu_access *access)
 {
@@ -77,6 +91,19 @@ void emu_cell_free(struct emu_hazards *hazards, struct emu_cell *cell);
 
 /* False where nothing has been noted: it may race, or marks cannot hold it. */
 bool emu_block_touch(struct emu_check *check, struct emu_block *block, uint32_t units);
+/* What an ordered queue touched last, it touches again: most blocks of a matrix multiplication. */
+static inline bool emu_block_touch_again(const struct emu_access *a, struct emu_block *b,
+					 uint32_t units)
+{
+	if (!a->write || !a->in_order || a->kind == EMU_ACTOR_WARP || b->cells || b->more ||
+	    b->read.units || b->write.who != a->moment.who || b->write.units != units ||
+	    b->write.spread)
+		return false;
+	b->write.epoch = a->moment.epoch;
+	b->write.site = a->site;
+	return true;
+}
+
 /* Its eight cells; NULL without memory. */
 struct emu_cell *emu_block_cells(struct emu_hazards *hazards, struct emu_block *block);
 /* All of it has been written: no cells any more. */

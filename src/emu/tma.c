@@ -1,6 +1,7 @@
 /* Tensor copies: cp.async.bulk.tensor and cp.reduce.async.bulk.tensor (8.2, 8.3). */
 #include "tma.h"
 #include "coverage.h"
+#include "shadow.h"
 #include "timeline.h"
 
 #include <stdlib.h>
@@ -216,7 +217,7 @@ static bool prepare_store(struct emu_warp *warp, const struct emu_ins *ins, int 
 
 struct watched {
 	struct tma_op *op;
-	struct emu_access *access;
+	struct emu_global_access access;
 };
 
 static bool watch_row(void *context, const struct emu_box_row *row)
@@ -224,17 +225,18 @@ static bool watch_row(void *context, const struct emu_box_row *row)
 	struct watched *w = context;
 
 	if (row->step == 1 && row->inside)
-		emu_access_global(w->access, row->address, emu_tma_bytes(w->op, row->inside));
+		emu_global_part(&w->access, row->address, emu_tma_bytes(w->op, row->inside));
 	for (uint32_t i = 0; row->step != 1 && i < row->inside; i++)
-		emu_access_global(w->access, row->address + emu_tma_bytes(w->op, i * row->step),
-				  emu_tma_bytes(w->op, 1));
+		emu_global_part(&w->access, row->address + emu_tma_bytes(w->op, i * row->step),
+				emu_tma_bytes(w->op, 1));
 	return true;
 }
 
 static void watch_global(struct tma_op *op, struct emu_access *access)
 {
-	struct watched w = {op, access};
+	struct watched w = {.op = op};
 
+	emu_global_begin(&w.access, access);
 	emu_tma_walk(op, watch_row, &w);
 }
 

@@ -333,12 +333,25 @@ static bool undefined(const struct move_op *op, uint32_t lane, uint32_t r)
 	       emu_tmem_undefined(cta, column + 1, row & ~31u) & 1u << (row & 31);
 }
 
+/* Most loads are of what has been written. */
+static bool written(const struct move_op *op)
+{
+	const struct emu_cta *cta = op->warp->cta;
+	uint32_t columns = op->form->columns, lane = op->lane & ~31u;
+
+	return emu_tmem_written(cta, op->column, columns, lane) &&
+	       (op->form->shape != SHAPE_16x32bx2 ||
+		emu_tmem_written(cta, op->column + op->form->split, columns, lane));
+}
+
 /* Registers that get what nothing has written. */
 static void taint(const struct move_op *op)
 {
 	bool columns = op->form->shape == SHAPE_32x32b && !op->form->packed;
 	uint32_t all = 0;
 
+	if (written(op))
+		return;
 	for (uint32_t r = 0; r < (uint32_t)op->form->registers; r++) {
 		uint32_t lanes = 0;
 

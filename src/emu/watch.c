@@ -142,14 +142,6 @@ static uint32_t lanes_in_row(const uint64_t *address, uint32_t mask, uint32_t fi
 	return end - first;
 }
 
-/* Lanes that follow each other in one block, in no order. */
-struct lanes_of_block {
-	uint64_t block; /* address / EMU_BLOCK_BYTES */
-	uint32_t lanes, units;
-	bool many; /* lanes to a unit */
-	uint8_t lane[EMU_BLOCK_UNITS];
-};
-
 static void watch_lane(struct emu_access *access, const struct emu_ins *ins,
 		       const uint64_t *address, uint32_t lane, uint32_t size,
 		       enum emu_access_kind kind)
@@ -159,38 +151,19 @@ static void watch_lane(struct emu_access *access, const struct emu_ins *ins,
 	one(access, (enum emu_space)ins->space, address[lane], size, ins->semantics, kind);
 }
 
-static void watch_each(struct emu_access *access, const struct emu_ins *ins,
-		       const uint64_t *address, uint32_t mask, uint32_t size,
-		       enum emu_access_kind kind)
-{
-	emu_access_same(access);
-	EMU_FOR_LANES(lane, mask)
-	{
-		watch_lane(access, ins, address, lane, size, kind);
-	}
-}
-
-static void watch_block_of_lanes(struct emu_access *access, const struct emu_ins *ins,
-				 const uint64_t *address, const struct lanes_of_block *b,
-				 uint32_t size, enum emu_access_kind kind)
-{
-	enum emu_space space = (enum emu_space)ins->space;
-	uint64_t at = b->block * EMU_BLOCK_BYTES;
-
-	if (b->lanes & (b->lanes - 1) && size >= 4) {
-		if (space == EMU_GENERIC)
-			space = emu_generic_space(&at);
-		access->same = false;
-		if (emu_access_spread(access, space, at, b->units, b->lane, b->many))
-			return;
-	}
-	watch_each(access, ins, address, b->lanes, size, kind);
-}
+/* Lanes that follow each other in one block, in no order. */
+struct lanes_of_block {
+	uint64_t block; /* address / EMU_BLOCK_BYTES */
+	uint32_t lanes, units;
+	bool many; /* lanes to a unit */
+	uint8_t lane[EMU_BLOCK_UNITS];
+};
 
 /* `size` bytes of a lane do not reach into another block. */
-static void add_lane(struct lanes_of_block *b, uint64_t address, uint32_t lane, uint32_t size)
+static inline void add_lane(struct lanes_of_block *b, uint64_t address, uint32_t lane,
+			    uint32_t size)
 {
-	uint32_t first = address % EMU_BLOCK_BYTES / 4, count = size < 4 ? 1 : size / 4;
+	uint32_t first = address % EMU_BLOCK_BYTES / 4, count = size / 4;
 	uint32_t units = ((1u << count) - 1) << first;
 
 	b->many |= (b->units & units) != 0;
@@ -200,24 +173,56 @@ static void add_lane(struct lanes_of_block *b, uint64_t address, uint32_t lane, 
 		b->lane[first + i] = (uint8_t)lane;
 }
 
+static bool touch_lanes(struct emu_check *check, enum emu_space space,
+			const struct lanes_of_block *b)
+{
+	uint64_t address = b->block * EMU_BLOCK_BYTES;
+
+	if (space == EMU_GENERIC && emu_generic_space(&address) != check->spot.space)
+		return false;
+	check->access->same = false;
+	check->many = b->many;
+	check->lanes = b->lanes & (b->lanes - 1) ? b->lane : NULL;
+	check->lane = (int8_t)emu_lowest(b->lanes);
+	return emu_access_units(check, check->spot.space, address, b->units);
+}
+
+/* Generic addresses point where the first one does, or each lane goes by itself. */
+static enum emu_space space_of(const struct emu_ins *ins, uint64_t address)
+{
+	enum emu_space space = (enum emu_space)ins->space;
+
+	if (space == EMU_GENERIC)
+		space = emu_generic_space(&address);
+	return space;
+}
+
 static void watch_spread(struct emu_access *access, const struct emu_ins *ins,
 			 const uint64_t *address, uint32_t mask, uint32_t size,
 			 enum emu_access_kind kind)
 {
-	struct lanes_of_block b = {.lanes = 0};
+	struct emu_check check = emu_check_begin(access, space_of(ins, address[emu_lowest(mask)]));
+	bool defined = access->defined;
 
-	EMU_FOR_LANES(lane, mask)
-	{
-		uint64_t block = address[lane] / EMU_BLOCK_BYTES;
+	while (mask) {
+		struct lanes_of_block b = {.block = address[emu_lowest(mask)] / EMU_BLOCK_BYTES};
 
-		if (b.lanes && b.block != block) {
-			watch_block_of_lanes(access, ins, address, &b, size, kind);
-			b.lanes = b.units = b.many = 0;
+		EMU_FOR_LANES(lane, mask)
+		{
+			if (address[lane] / EMU_BLOCK_BYTES != b.block)
+				break;
+			add_lane(&b, address[lane], lane, size);
 		}
-		b.block = block;
-		add_lane(&b, address[lane], lane, size);
+		mask &= ~b.lanes;
+		access->defined = defined && check.spot.space != EMU_GLOBAL;
+		if (touch_lanes(&check, (enum emu_space)ins->space, &b))
+			continue;
+		access->defined = defined;
+		EMU_FOR_LANES(lane, b.lanes)
+		{
+			watch_lane(access, ins, address, lane, size, kind);
+		}
 	}
-	watch_block_of_lanes(access, ins, address, &b, size, kind);
 }
 
 static struct emu_access access_of(struct emu_warp *warp, const struct emu_ins *ins,
@@ -247,13 +252,16 @@ void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uin
 	struct emu_access access = access_of(warp, ins, stored, kind);
 	uint32_t first = (uint32_t)emu_lowest(mask), count, lanes;
 
-	/* Each strong access synchronises at its own place. */
-	if (ins->semantics) {
-		watch_each(&access, ins, address, mask, size, kind);
-		return;
-	}
 	count = lanes_in_row(address, mask, first, size);
 	lanes = (count < EMU_LANES ? (1u << count) - 1 : EMU_FULL) << first;
+	/* Each strong access synchronises at its own place. */
+	if (ins->semantics || (lanes != mask && size < 4)) {
+		EMU_FOR_LANES(lane, mask)
+		{
+			watch_lane(&access, ins, address, lane, size, kind);
+		}
+		return;
+	}
 	if (lanes != mask) {
 		watch_spread(&access, ins, address, mask, size, kind);
 		return;
