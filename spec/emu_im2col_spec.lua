@@ -303,6 +303,10 @@ describe("a copy of pixels", function()
       :emulate { block = { 32 }, smem = 65600, args = { wide, out } }
     assert.matches("coordinate 0 is 2, byte 8 of a row; a box begins at a multiple of 16 bytes", tostring(report), 1,
       true)
+    assert.error_matches(function()
+      fault(tc.tensormap(array, { dims = o.sizes,
+        im2col = { lower = { 3 }, upper = { -8 }, channels = 8, pixels = 24 } }), { 0 })
+    end, "corners 3 and %-8 of dimension 1 leave none of its 11 elements")
     assert.has_error(function()
       tc.tensormap(array, { dims = o.sizes, box = { 8, 4, 1 }, im2col = { lower = { 0 }, upper = { 0 }, channels = 8,
         pixels = 4 } })
@@ -367,12 +371,12 @@ local function check_interleaved_pixels(device)
       at = { 0, -1 }, slice = 2, image = 0, pixels = 40 },
   } do
     local words, rank = o.il == "16B" and 4 or 8, #o.dims
-    local strides, pitch, steps = {}, o.dims[1] * words * 4, {}
+    local strides, pitch, element_strides = {}, o.dims[1] * words * 4, {}
     for d = 2, rank do strides[d - 1], pitch = pitch, pitch * o.dims[d] end
-    for d = 1, rank do steps[d] = o.step[d] or 1 end
+    for d = 1, rank do element_strides[d] = o.step[d] or 1 end
     local array = ramp({ pitch // 4 }, device)
-    local map = tc.tensormap(array, { dims = o.dims, strides = strides, element_strides = steps, interleave = o.il,
-      swizzle = o.il == "32B" and "32B" or "none",
+    local map = tc.tensormap(array, { dims = o.dims, strides = strides, element_strides = element_strides,
+      interleave = o.il, swizzle = o.il == "32B" and "32B" or "none",
       im2col = { lower = o.lower, upper = o.upper, channels = words, pixels = o.pixels } })
     local w, h, image, want = o.at[1], o.at[2] or 0, o.image, {}
     for _ = 1, o.pixels do

@@ -69,5 +69,60 @@ return function()
   for _, dtype in ipairs { "16u4_align8b", "16u4_align16b", "16u6_align16b" } do
     variant("type " .. dtype, { dtype = dtype, dims = { 128, 16, 4 }, box = { 128, 4, 2 }, swizzle = "none" })
   end
+  -- Maps of pixels: what differs from that of 32 halves of a pixel of 64, in images of 16 x 8.
+  local function pixels(title, change)
+    local map = { dtype = "f16", dims = { 64, 16, 8, 4 }, strides = { 128, 2048, 16384 }, swizzle = "64B",
+      im2col = { lower = { 0, 0 }, upper = { 0, 0 }, channels = 32, pixels = 16 } }
+    for key, value in pairs(change) do
+      if key ~= "im2col" then map[key] = value end
+    end
+    for key, value in pairs(change.im2col or {}) do map.im2col[key] = value end
+    add("map of pixels", title, map)
+  end
+  for _, count in ipairs { 0, 1, 4, 8, 16, 24, 32, 40, 64, 128, 256, 257 } do
+    for _, swizzle in ipairs { "none", "32B", "64B", "128B" } do
+      pixels(("%d channels swizzle %s"):format(count, swizzle), { swizzle = swizzle, im2col = { channels = count } })
+    end
+    for _, layout in ipairs { { "16B", "none" }, { "16B", "32B" }, { "16B", "128B" }, { "32B", "none" },
+      { "32B", "32B" } } do
+      pixels(("%d channels interleave %s swizzle %s"):format(count, layout[1], layout[2]), { interleave = layout[1],
+        swizzle = layout[2], dims = { 16, 8, 4, 4 }, strides = { 512, 4096, 16384 }, im2col = { channels = count } })
+    end
+  end
+  for _, count in ipairs { 0, 1, 255, 256, 257, 512, 1024, 1025 } do
+    pixels(("%d pixels"):format(count), { im2col = { pixels = count } })
+  end
+  local shapes = { { 64, 16, 4 }, { 64, 16, 8, 4 }, { 64, 16, 4, 2, 4 } }
+  local strides = { { 128, 2048 }, { 128, 2048, 16384 }, { 128, 2048, 8192, 16384 } }
+  for rank = 3, 5 do
+    local limit = ({ 1 << 15, 1 << 7, 1 << 4 })[rank - 2]
+    for _, corner in ipairs { -limit - 1, -limit, -1, 0, 1, limit - 1, limit } do
+      for _, side in ipairs { "lower", "upper" } do
+        for d = 1, rank - 2 do
+          local im2col = { lower = {}, upper = {} }
+          for i = 1, rank - 2 do im2col.lower[i], im2col.upper[i] = 0, 0 end
+          im2col[side][d] = corner
+          pixels(("%dd %s corner %d is %d"):format(rank, side, d, corner), { dims = shapes[rank - 2],
+            strides = strides[rank - 2], im2col = im2col })
+        end
+      end
+    end
+  end
+  for _, step in ipairs { 0, 1, 2, 8, 9 } do
+    for d = 1, 4 do
+      local steps = { 1, 1, 1, 1 }
+      steps[d] = step
+      pixels(("element stride %d of dimension %d"):format(step, d), { element_strides = steps })
+    end
+  end
+  for _, dtype in ipairs { "u8", "u16", "u32", "u64", "bf16", "f32_ftz", "tf32" } do
+    for _, oob in ipairs { "zeros", "nan" } do
+      pixels(("type %s fill %s"):format(dtype, oob), { dtype = dtype, oob = oob, dims = { 64 * 16 // bits[dtype], 16, 8,
+        4 }, im2col = { channels = 32 * 16 // bits[dtype] } })
+    end
+  end
+  for _, stride in ipairs { 120, 128, 144 } do
+    pixels(("stride %d"):format(stride), { strides = { stride, 2304, 18432 }, dims = { 56, 15, 7, 3 } })
+  end
   return cases
 end

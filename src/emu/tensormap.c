@@ -173,6 +173,23 @@ static bool check_box(const struct emu_tensormap *map, struct emu_error *error)
 	return true;
 }
 
+/* No box of pixels is empty. */
+static bool check_corners(const struct emu_tensormap *map, int spatial, struct emu_error *error)
+{
+	for (int i = 0; i < spatial; i++) {
+		int dimension = i + emu_box_width(map);
+		int64_t last = (int64_t)map->dims[dimension] - 1 + map->upper[i];
+
+		if (map->lower[i] > last)
+			return fail(error,
+				    "corners %d and %d of dimension %d leave none of its %llu "
+				    "elements",
+				    map->lower[i], map->upper[i], dimension,
+				    (unsigned long long)map->dims[dimension]);
+	}
+	return true;
+}
+
 static bool check_pixels(const struct emu_tensormap *map, struct emu_error *error)
 {
 	static const int limits[] = {1 << 15, 1 << 7, 1 << 4};
@@ -192,6 +209,8 @@ static bool check_pixels(const struct emu_tensormap *map, struct emu_error *erro
 				    "%d..%d",
 				    map->lower[i], map->upper[i], i + emu_box_width(map), map->rank,
 				    -limit, limit - 1);
+	if (!check_corners(map, spatial, error))
+		return false;
 	for (int i = 0; i < map->rank; i++)
 		if (map->element_strides[i] < 1 || map->element_strides[i] > 8)
 			return fail(error, "element stride %d is %u; 1..8 are possible", i,
