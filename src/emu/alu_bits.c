@@ -1,5 +1,6 @@
 /* Carry chains, bit-field insertion, lop3, dot products of small integers. */
 #include "alu.h"
+#include "number.h"
 
 /* ---- carries ---------------------------------------------------------------------- */
 
@@ -103,23 +104,38 @@ CARRY_FORMS(madc_hi_cc, MAD_HIGH, true, true)
 
 /* ---- bit fields and bits --------------------------------------------------------------- */
 
+EMU_INLINE uint32_t insert(uint32_t a, uint32_t b, uint32_t position, uint32_t length)
+{
+	uint32_t at = position & 0xff, bits = length & 0xff;
+	uint32_t ones = emu_select(bits > 31, EMU_FULL, (1u << (bits & 31)) - 1);
+	uint32_t with = (b & ~(ones << (at & 31))) | (a & ones) << (at & 31);
+
+	return emu_select(at > 31, b, with);
+}
+
+#define BFI_B32(name, attribute)                                                                   \
+	attribute static enum emu_step name(struct emu_warp *warp, const struct emu_ins *ins,      \
+					    uint32_t mask)                                         \
+	{                                                                                          \
+		uint32_t *d = emu_row32(warp, ins->ref[0]);                                        \
+		const uint32_t *a = emu_row32(warp, ins->ref[1]);                                  \
+		const uint32_t *b = emu_row32(warp, ins->ref[2]);                                  \
+		const uint32_t *c = emu_row32(warp, ins->ref[3]);                                  \
+		const uint32_t *e = emu_row32(warp, ins->ref[4]);                                  \
+                                                                                                   \
+		EMU_OVER_LANES(uint32_t, insert(a[l], b[l], c[l], e[l]))                           \
+	}
+
+BFI_B32(bfi_narrow, )
+#if EMU_HAVE_WIDE
+BFI_B32(bfi_wide, EMU_WIDE)
+#else
+#define bfi_wide bfi_narrow
+#endif
+
 static enum emu_step bfi_B32(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
-	uint32_t *d = emu_row32(warp, ins->ref[0]);
-	const uint32_t *a = emu_row32(warp, ins->ref[1]), *b = emu_row32(warp, ins->ref[2]);
-	const uint32_t *c = emu_row32(warp, ins->ref[3]), *e = emu_row32(warp, ins->ref[4]);
-
-	EMU_FOR_LANES(l, mask)
-	{
-		uint32_t position = c[l] & 0xff, length = e[l] & 0xff;
-		uint32_t ones = length >= 32 ? EMU_FULL : (1u << length) - 1;
-
-		if (position >= 32)
-			d[l] = b[l];
-		else
-			d[l] = (b[l] & ~(ones << position)) | (a[l] & ones) << position;
-	}
-	return EMU_NEXT;
+	return emu_host_is_wide() ? bfi_wide(warp, ins, mask) : bfi_narrow(warp, ins, mask);
 }
 
 static enum emu_step bfi_B64(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
@@ -203,21 +219,42 @@ const int emu_bits_form_count = (int)(sizeof emu_bits_forms / sizeof *emu_bits_f
 
 /* ---- lop3 ----------------------------------------------------------------------------------- */
 
+/* Bit 4 a + 2 b + c of the table; `table` has each of its bits all over a word. */
+EMU_INLINE uint32_t look_up(const uint32_t table[8], uint32_t a, uint32_t b, uint32_t c)
+{
+	uint32_t pairs[4], low, high;
+
+	for (int i = 0; i < 4; i++)
+		pairs[i] = table[2 * i] ^ ((table[2 * i] ^ table[2 * i + 1]) & c);
+	low = pairs[0] ^ ((pairs[0] ^ pairs[1]) & b);
+	high = pairs[2] ^ ((pairs[2] ^ pairs[3]) & b);
+	return low ^ ((low ^ high) & a);
+}
+
+#define LOOK_UP_ROWS(name, attribute)                                                              \
+	attribute static void name(const uint32_t table[8], const uint32_t *a, const uint32_t *b,  \
+				   const uint32_t *c, uint32_t *value)                             \
+	{                                                                                          \
+		for (int l = 0; l < EMU_LANES; l++)                                                \
+			value[l] = look_up(table, a[l], b[l], c[l]);                               \
+	}
+
+LOOK_UP_ROWS(look_up_rows, )
+#if EMU_HAVE_WIDE
+LOOK_UP_ROWS(look_up_rows_wide, EMU_WIDE)
+#else
+#define look_up_rows_wide look_up_rows
+#endif
+
 static enum emu_step lop3(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	const uint32_t *a = emu_row32(warp, ins->ref[1]), *b = emu_row32(warp, ins->ref[2]);
 	const uint32_t *c = emu_row32(warp, ins->ref[3]);
-	uint32_t value[EMU_LANES] = {0};
+	uint32_t value[EMU_LANES], table[8];
 
-	for (int term = 0; term < 8; term++) {
-		uint32_t flip_a = term & 4 ? 0 : EMU_FULL, flip_b = term & 2 ? 0 : EMU_FULL;
-		uint32_t flip_c = term & 1 ? 0 : EMU_FULL;
-
-		if (!(ins->variant >> term & 1))
-			continue;
-		for (int l = 0; l < EMU_LANES; l++)
-			value[l] |= (a[l] ^ flip_a) & (b[l] ^ flip_b) & (c[l] ^ flip_c);
-	}
+	for (int term = 0; term < 8; term++)
+		table[term] = 0u - (ins->variant >> term & 1u);
+	(emu_host_is_wide() ? look_up_rows_wide : look_up_rows)(table, a, b, c, value);
 	if (ins->count) {
 		const struct emu_operand *predicate = emu_item(&ins->operands[0], 1);
 		uint32_t given = emu_predicate(warp, &ins->operands[5]), result = 0;

@@ -1,5 +1,6 @@
 /* Integer arithmetic, logic, shifts and bit fields. */
 #include "alu.h"
+#include "number.h"
 #include "predicate.h"
 
 /* ---- what the expressions of alu_int.def use ------------------------------------ */
@@ -131,6 +132,14 @@ static inline uint64_t extract_unsigned(uint64_t value, uint32_t position, uint3
 	return length >= 64 ? value : value & ((1ull << length) - 1);
 }
 
+EMU_INLINE uint32_t extract_unsigned32(uint32_t value, uint32_t position, uint32_t length)
+{
+	uint32_t at = position & 0xff, bits = length & 0xff;
+	uint32_t field = emu_select(at > 31, 0, value >> (at & 31));
+
+	return field & emu_select(bits > 31, EMU_FULL, (1u << (bits & 31)) - 1);
+}
+
 /* The sign is the field's highest bit, or the word's where the field reaches beyond. */
 static inline uint64_t extract_signed(int64_t value, uint32_t position, uint32_t length,
 				      uint32_t bits)
@@ -185,18 +194,16 @@ static inline uint32_t funnel_right(uint32_t low, uint32_t high, uint32_t shift)
 }
 
 /* Each nibble picks a byte of the eight; its high bit spreads the byte's sign. */
-static inline uint32_t permute(uint32_t low, uint32_t high, uint32_t selector)
+EMU_INLINE uint32_t permute(uint32_t low, uint32_t high, uint32_t selector)
 {
-	uint64_t bytes = (uint64_t)high << 32 | low;
 	uint32_t result = 0;
 
-	for (int i = 0; i < 4; i++) {
-		uint32_t pick = selector >> 4 * i & 15;
-		uint32_t byte = (uint32_t)(bytes >> 8 * (pick & 7)) & 0xff;
+	for (uint32_t i = 0; i < 4; i++) {
+		uint32_t pick = selector >> 4 * i;
+		uint32_t byte = emu_select(pick & 4, high, low) >> 8 * (pick & 3) & 0xff;
+		uint32_t sign = (0u - (byte >> 7)) & 0xff;
 
-		if (pick & 8)
-			byte = byte & 0x80 ? 0xff : 0;
-		result |= byte << 8 * i;
+		result |= emu_select(pick & 8, sign, byte) << 8 * i;
 	}
 	return result;
 }

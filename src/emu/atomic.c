@@ -21,14 +21,20 @@ static float flushed(float value)
 }
 
 /* Global memory takes subnormal f32 for zero, shared memory adds them as they are. */
+static uint32_t sum_f32(enum emu_space space, uint32_t a, uint32_t b)
+{
+	float x = emu_f32_of_bits(a), y = emu_f32_of_bits(b);
+	float value = is_shared(space) ? x + y : flushed(flushed(x) + flushed(y));
+
+	return isnan(value) ? 0x7fffffff : emu_bits_of_f32(value);
+}
+
 static void add_f32(enum emu_space space, uint8_t *at, struct emu_u128 operand)
 {
-	float old, value = emu_f32_of_bits((uint32_t)operand.low);
 	uint32_t bits;
 
-	memcpy(&old, at, sizeof old);
-	value = is_shared(space) ? old + value : flushed(flushed(old) + flushed(value));
-	bits = isnan(value) ? 0x7fffffff : emu_bits_of_f32(value);
+	memcpy(&bits, at, sizeof bits);
+	bits = sum_f32(space, bits, (uint32_t)operand.low);
 	memcpy(at, &bits, sizeof bits);
 }
 
@@ -107,6 +113,105 @@ static bool modify(const struct emu_atomic *atomic, enum emu_space space, uint8_
 	return now.low != old.low || now.high != old.high;
 }
 
+/* ---- single words, the most common -------------------------------------------------------- */
+
+/* The row of a value; NULL where it has none. */
+static const uint32_t *row_of(const struct emu_warp *warp, const struct emu_operand *operand)
+{
+	bool constant = operand->kind == EMU_O_FLOAT || operand->kind == EMU_O_IMMEDIATE;
+
+	if (operand->kind == EMU_O_REGISTER || (constant && operand->ref & EMU_BANK_CONSTANT))
+		return emu_row32(warp, operand->ref);
+	return NULL;
+}
+
+/* Whether there is a case for it in modify_words(). */
+static bool is_word(const struct emu_atomic *atomic)
+{
+	switch (atomic->operation) {
+	case EMU_REDUCE_ADD:
+		return atomic->element == EMU_T_U32 || atomic->element == EMU_T_S32 ||
+		       atomic->element == EMU_T_F32;
+	case EMU_REDUCE_MIN:
+	case EMU_REDUCE_MAX:
+		return atomic->element == EMU_T_U32 || atomic->element == EMU_T_S32;
+	case EMU_REDUCE_AND:
+	case EMU_REDUCE_OR:
+	case EMU_REDUCE_XOR:
+	case EXCHANGE:
+	case COMPARE_AND_SWAP:
+		return atomic->element == EMU_T_B32;
+	default:
+		return false;
+	}
+}
+
+/* x and y are the operands' rows, `old` the result's, NULL where there is none; whether memory
+ * changed. */
+static bool modify_words(const struct emu_atomic *atomic, const struct emu_lanes *lanes,
+			 uint32_t mask, const uint32_t *x, const uint32_t *y, uint32_t *old)
+{
+	bool is_signed = atomic->element == EMU_T_S32;
+	uint32_t changed = 0;
+
+#define EACH(value)                                                                                \
+	{                                                                                          \
+		EMU_FOR_LANES(l, mask)                                                             \
+		{                                                                                  \
+			uint32_t a, b = x[l], now;                                                 \
+                                                                                                   \
+			memcpy(&a, lanes->at[l], sizeof a);                                        \
+			now = value;                                                               \
+			memcpy(lanes->at[l], &now, sizeof now);                                    \
+			changed |= a ^ now;                                                        \
+			if (old)                                                                   \
+				old[l] = a;                                                        \
+		}                                                                                  \
+		break;                                                                             \
+	}
+	switch (atomic->operation) {
+	case EMU_REDUCE_ADD:
+		if (atomic->element == EMU_T_F32)
+			EACH(sum_f32(lanes->space, a, b))
+		EACH(a + b)
+	case EMU_REDUCE_MIN:
+		EACH((is_signed ? (int32_t)a < (int32_t)b : a < b) ? a : b)
+	case EMU_REDUCE_MAX:
+		EACH((is_signed ? (int32_t)a > (int32_t)b : a > b) ? a : b)
+	case EMU_REDUCE_AND:
+		EACH(a & b)
+	case EMU_REDUCE_OR:
+		EACH(a | b)
+	case EMU_REDUCE_XOR:
+		EACH(a ^ b)
+	case EXCHANGE:
+		EACH(b)
+	default:
+		EACH(a == b ? y[l] : a)
+	}
+#undef EACH
+	return changed;
+}
+
+/* False where it needs the general way. */
+static bool execute_words(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask,
+			  const struct emu_lanes *lanes, bool *changed)
+{
+	const struct emu_atomic *atomic = ins->extra;
+	const struct emu_operand *operand = &ins->operands[atomic->returns + 1],
+				 *result = ins->operands;
+	const uint32_t *x, *y = NULL;
+	uint32_t *old = NULL;
+
+	if (atomic->items != 1 || !is_word(atomic) || !(x = row_of(warp, operand)) ||
+	    (atomic->operation == COMPARE_AND_SWAP && !(y = row_of(warp, operand + 1))))
+		return false;
+	if (atomic->returns && result->kind == EMU_O_REGISTER)
+		old = emu_row32(warp, result->ref);
+	*changed = modify_words(atomic, lanes, mask, x, y, old);
+	return true;
+}
+
 enum emu_step emu_atomic_execute(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	const struct emu_atomic *atomic = ins->extra;
@@ -117,7 +222,7 @@ enum emu_step emu_atomic_execute(struct emu_warp *warp, const struct emu_ins *in
 
 	if (!emu_resolve(warp, ins, atomic->returns, mask, total, EMU_UPDATE, &lanes))
 		return EMU_STOPPED;
-	EMU_FOR_LANES(l, mask)
+	EMU_FOR_LANES(l, execute_words(warp, ins, mask, &lanes, &changed) ? 0 : mask)
 	{
 		for (int i = 0; i < atomic->items; i++) {
 			uint8_t *at = lanes.at[l] + (uint32_t)i * atomic->size;

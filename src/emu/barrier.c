@@ -95,7 +95,7 @@ static void count_lanes(struct emu_warp *warp, struct emu_named_barrier *barrier
 {
 	uint32_t *arrived = &barrier->arrived[warp->index];
 
-	barrier->count += (uint32_t)__builtin_popcount(mask);
+	barrier->count += emu_count(mask);
 	*arrived |= mask;
 	if (barrier->counted && !(warp->live & ~*arrived)) {
 		barrier->count += (uint32_t)__builtin_popcount(~*arrived);
@@ -120,7 +120,7 @@ static bool uniform(struct emu_warp *warp, const struct emu_operand *operand, ui
 		    uint32_t *value)
 {
 	*value = (uint32_t)emu_value(warp, operand, emu_lowest(mask));
-	EMU_FOR_LANES(l, mask)
+	EMU_FOR_LANES(l, operand->kind == EMU_O_IMMEDIATE ? 0 : mask)
 	{
 		if ((uint32_t)emu_value(warp, operand, (int)l) != *value) {
 			emu_fault(warp, (int)l, "barrier-operands",
@@ -164,7 +164,7 @@ static bool arrive(struct emu_warp *warp, const struct emu_ins *ins, uint32_t ma
 		uint32_t votes = emu_predicate(warp, &ins->operands[form->predicate]) & mask;
 
 		barrier->votes += (uint32_t)__builtin_popcount(votes);
-		barrier->voted += (uint32_t)__builtin_popcount(mask);
+		barrier->voted += emu_count(mask);
 	}
 	count_lanes(warp, barrier, mask);
 	if (warp->order)

@@ -414,6 +414,23 @@ static void vote_rows(struct emu_warp *warp, const struct emu_ins *ins)
 		d[l] = set;
 }
 
+/* False for floats. */
+static bool reduce_rows(struct emu_warp *warp, const struct emu_ins *ins)
+{
+	const struct collective_form *form = ins->extra;
+	const struct emu_operand *result = &ins->operands[0];
+	const uint32_t *a = emu_row32(warp, ins->ref[form->a]);
+	uint32_t value = a[0];
+
+	if (form->type == EMU_T_F32 || result->kind != EMU_O_REGISTER)
+		return false;
+	for (int l = 1; l < EMU_LANES; l++)
+		value = reduce_two(form, value, a[l]);
+	for (int l = 0; l < EMU_LANES; l++)
+		emu_row32(warp, result->ref)[l] = value;
+	return true;
+}
+
 static bool all_members(const uint32_t *row)
 {
 	uint32_t missing = 0;
@@ -438,7 +455,7 @@ static bool execute_rows(struct emu_warp *warp, const struct emu_ins *ins, uint3
 	else if (form->kind == VOTE)
 		vote_rows(warp, ins);
 	else
-		return false;
+		return form->kind == REDUCE && reduce_rows(warp, ins);
 	return true;
 }
 

@@ -12,6 +12,7 @@
 				      *to = mask == EMU_FULL ? d : part;                           \
 		type value;                                                                        \
                                                                                                    \
+		EMU_UNROLL                                                                         \
 		for (int l = 0; l < EMU_LANES; l++) {                                              \
 			memcpy(&value, lanes->at[l] + offset, sizeof value);                       \
 			to[l] = (cell)(convert)value;                                              \
@@ -175,6 +176,7 @@ enum emu_step emu_load(struct emu_warp *warp, const struct emu_ins *ins, uint32_
 		const cell *s = row(warp, item->ref);                                              \
                                                                                                    \
 		if (mask == EMU_FULL) {                                                            \
+			EMU_UNROLL                                                                 \
 			for (int l = 0; l < EMU_LANES; l++) {                                      \
 				type value = (type)s[l];                                           \
                                                                                                    \

@@ -9,9 +9,11 @@
 
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC optimize("O3")
-#define EMU_IVDEP _Pragma("GCC ivdep")
+#define EMU_IVDEP  _Pragma("GCC ivdep")
+#define EMU_UNROLL _Pragma("GCC unroll 8")
 #else
 #define EMU_IVDEP
+#define EMU_UNROLL _Pragma("clang loop unroll_count(8)")
 #endif
 
 #include <stdbool.h>
