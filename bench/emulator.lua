@@ -107,14 +107,16 @@ local kinds = {
    { "e4m3", tc.float8_e4m3fn, tc.float32 }, { "s8", tc.int8, tc.int32 }, { "f16, D f16", tc.float16, tc.float16 },
 }
 
+local function ladder(n)
+   return dofile(here .. "../examples/04_matmul_tiled_epilogue.lua")(n, n, n), operand(n, tc.float16, 1),
+      operand(n, tc.float16, 2), tc.empty({ n, n }, tc.float16)
+end
+
 local function products(target, n)
    tc.device("emulator:" .. target):use()
-   local function ladder()
-      return dofile(here .. "../examples/04_matmul_tiled_epilogue.lua")(n, n, n), operand(n, tc.float16, 1),
-         operand(n, tc.float16, 2), tc.empty({ n, n }, tc.float16)
-   end
-   product(("%s %d^3, f16, B N innermost"):format(target, n), {}, ladder)
-   product(("%s %d^3, f16, numerics hardware"):format(target, n), { numerics = "hardware" }, ladder)
+   local function make() return ladder(n) end
+   product(("%s %d^3, f16, B N innermost"):format(target, n), {}, make)
+   product(("%s %d^3, f16, numerics hardware"):format(target, n), { numerics = "hardware" }, make)
    for _, kind in ipairs(kinds) do
       local name, dtype, acc = table.unpack(kind)
       for _, tile in ipairs { 256, 64, 16 } do
@@ -126,5 +128,76 @@ local function products(target, n)
    end
 end
 
-products("sm_90a", 512)
-products("sm_100a", 512)
+for _, target in ipairs { "sm_90a", "sm_100a" } do
+   products(target, 512)
+   tc.device("emulator:" .. target):use()
+   product(target .. " 1024^3, f16, B N innermost", {}, function() return ladder(1024) end)
+end
+
+-- ---- instructions whose operands are registers -----------------------------------------------------
+
+local function list(format, count, from)
+   local names = {}
+   for i = 1, count do names[i] = format:format(from + i - 1) end
+   return "{" .. table.concat(names, ",") .. "}"
+end
+
+local function zeros()
+   local lines = {}
+   for i = 0, 138 do lines[#lines + 1] = ("   mov.b32 %%r%d, 0; mov.b32 %%f%d, 0f00000000;"):format(i, i) end
+   return table.concat(lines, "\n")
+end
+
+-- Sixteen of them in a loop of 64; operands are zero.
+local function registers(what, instruction, warps)
+   if not what:find(wanted, 1, true) then return end
+   local text = ([[
+.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry run()
+{
+   .reg .pred %%p<2>;
+   .reg .b32 %%r<140>;
+   .reg .f32 %%f<140>;
+   .reg .b64 %%d;
+   .shared .align 1024 .b8 tile[16384];
+%s
+   mov.b32 %%r139, tile; // 8 columns follow one another, 16 bytes of K lie apart
+   shr.u32 %%r139, %%r139, 4;
+   cvt.u64.u32 %%d, %%r139;
+   or.b64 %%d, %%d, %d;
+   mov.b32 %%r139, 0;
+LOOP:
+%s
+   add.u32 %%r139, %%r139, 1;
+   setp.lt.u32 %%p1, %%r139, 64;
+   @%%p1 bra LOOP;
+   ret;
+}]]):format(zeros(), 512 << 16 | 8 << 32, (instruction .. "\n"):rep(16))
+   local kernel, report = tc.ptx(text):kernel "run", nil
+   local seconds = shortest(function()
+      report = kernel:emulate { grid = { 2 }, block = { 32 * warps }, args = {}, mode = "fast" }
+   end)
+   assert(report.completed, tostring(report))
+   row(what, "%.1f GFLOP/s of MMA", report.counters.mma_flops / seconds / 1e9)
+end
+
+tc.device("emulator:sm_90a"):use()
+for _, form in ipairs {
+   { "m16n8k16", "f32.f16.f16.f32" }, { "m16n8k16", "f32.bf16.bf16.f32" }, { "m16n8k8", "f32.tf32.tf32.f32" },
+   { "m16n8k32", "f32.e4m3.e4m3.f32" }, { "m16n8k32", "s32.s8.s8.s32" },
+} do
+   local shape, types = table.unpack(form)
+   local d = list(types:find "^s32" and "%%r%d" or "%%f%d", 4, 10)
+   local instruction = ("   mma.sync.aligned.%s.row.col.%s %s, %s, %s, %s;"):format(shape, types, d,
+      list("%%r%d", 4, 0), list("%%r%d", 2, 4), d)
+   registers("mma.sync " .. shape .. "." .. types, instruction, 4)
+end
+for _, n in ipairs { 256, 64 } do
+   registers(("wgmma m64n%dk16 f16, A in registers"):format(n), ([[
+   wgmma.fence.sync.aligned;
+   wgmma.mma_async.sync.aligned.m64n%dk16.f32.f16.f16 %s, %s, %%d, 1, 1, 1, 0;
+   wgmma.commit_group.sync.aligned;
+   wgmma.wait_group.sync.aligned 0;]]):format(n, list("%%f%d", n // 2, 0), list("%%r%d", 4, 0)), 4)
+end

@@ -1,5 +1,5 @@
 -- Speed on this machine: loading the module, recording and emitting against assembling, and the
--- emulator. Medians; each figure says of how many runs.
+-- emulator (emulator.lua). Medians, each with the number of runs; of the emulator the shortest run.
 local tc = require "tcmma"
 
 local build_dir = os.getenv "BUILD" or "build"
@@ -58,47 +58,5 @@ else
    row("assemble", "not run: %s", message)
 end
 
-local function matmul(n, runs)
-   local kernel = build(n, n, n)
-   local a = tc.randn({ n, n }, tc.float16, { seed = 1 })
-   local b = tc.randn({ n, n }, tc.float16, { seed = 2 })
-   local out = tc.empty({ n, n }, tc.float16)
-   kernel(a, b, out)
-   local report
-   local seconds = time(runs, function() report = kernel:emulate({ mode = "fast" }, a, b, out) end)
-   row(("emulator, %d^3 f16 matmul, fast, one core (%d runs)"):format(n, runs),
-      "%.3f s, %.1f GFLOP/s of MMA, %.2f M warp-instructions", seconds,
-      report.counters.mma_flops / seconds / 1e9, report.counters.warp_instructions / 1e6)
-end
-
-tc.device("emulator:sm_100a"):use()
-matmul(512, 5)
-matmul(1024, 3)
-
-local source = [[
-extern "C" __global__ void mix(const float *x, float *y, int n)
-{
-   int i = blockIdx.x * blockDim.x + threadIdx.x;
-   __shared__ float s[256];
-   float v = x[i];
-   for (int k = 0; k < n; k++) {
-      s[threadIdx.x] = v;
-      unsigned h = (unsigned)i * 2654435761u + (unsigned)k;
-      h ^= h >> 13;
-      v = fmaf(v, 0.999f, (float)(h & 255) * 0.001f) + s[threadIdx.x ^ 1] * 0.5f;
-      v = v > 100.0f ? v - 100.0f : v;
-   }
-   y[i] = v;
-}]]
-local module, why = tc.cuda(source, { target = "sm_100a" })
-if module then
-   local x, y = tc.rand({ 8192 }, tc.float32, { seed = 1 }), tc.empty({ 8192 }, tc.float32)
-   local mix, report = module:kernel "mix", nil
-   local seconds = time(5, function()
-      report = mix:emulate { grid = { 32 }, block = { 256 }, args = { x, y, 500 }, mode = "fast" }
-   end)
-   row("emulator, CUDA C of integer, float and shared memory (5 runs)", "%.1f M warp-instructions/s",
-      report.counters.warp_instructions / seconds / 1e6)
-else
-   row("emulator, CUDA C", "not run: %s", why)
-end
+local here = debug.getinfo(1, "S").source:match "^@(.*/)" or "./"
+dofile(here .. "emulator.lua")
