@@ -91,6 +91,22 @@ describe("help", function()
     assert.matches("tcmma%.array", printed(tc.help, "array"))
   end)
 
+  it("knows every function by value and by its name, and every class", function()
+    local all = documentation.all()
+    local classes = documentation.classes(all)
+    for _, entry in ipairs(all) do
+      if entry.name then
+        local spelled = documentation.spelled(entry.owner, classes[entry.owner], entry.name)
+        assert.equal(spelled .. "(", printed(tc.help, entry.value):sub(1, #spelled + 1))
+        assert(printed(tc.help, spelled):find(spelled .. "(", 1, true), spelled)
+      else
+        local name = entry.owner:gsub("^tcmma%.", "")
+        assert(printed(tc.help, entry.owner):find(entry.owner, 1, true), entry.owner)
+        assert.not_matches("nothing is documented", printed(tc.help, name))
+      end
+    end
+  end)
+
   it("begins with what to call first, and the subjects", function()
     local text = printed(tc.help)
     assert.matches("Begin with tc%.kernel{", text)

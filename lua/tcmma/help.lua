@@ -108,8 +108,8 @@ local function by_name(all, name)
       table.insert(found, entry.owner == "tcmma" and 1 or #found + 1, describe(entry, classes))
     end
   end
-  if #found > 0 then return table.concat(found, "\n\n") end
-  return describe_class(all, name) or describe_class(all, "tcmma." .. name)
+  found[#found + 1] = describe_class(all, name) or describe_class(all, "tcmma." .. name)
+  return #found > 0 and table.concat(found, "\n\n") or nil
 end
 
 local function subject_text(all, name)
