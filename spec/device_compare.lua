@@ -193,8 +193,18 @@ local function main(options)
   end
   if options.collect then os.exit(summary(options, chosen) == 0) end
   os.execute(("rm -rf '%s' && mkdir -p '%s'"):format(options.out, options.out))
+  local function finish(process)
+    local said = process:read "a"
+    if said ~= "" then io.write(said) end
+    process:close()
+  end
+  -- As many at once as there are processors: each has a limit of seconds, not of work.
+  local nproc = io.popen "nproc"
+  local processors = nproc:read "n" or 1
+  nproc:close()
   for _, group in ipairs(chosen) do
     for part = 1, group.parts do
+      if #running == processors then finish(table.remove(running, 1)) end
       running[#running + 1] = assert(io.popen((
         "%s %s --supervise %s --part %dof%d --device %s --out '%s' --log '%s/%s.%d.log' --missing %s --seconds %s")
         :format(os.getenv "LUA" or "lua5.4", arg[0], group.name, part, group.parts, options.device, options.out,
@@ -202,11 +212,7 @@ local function main(options)
           group.name, part, options.missing or "no", options.seconds or group.seconds or 80)))
     end
   end
-  for _, process in ipairs(running) do
-    local said = process:read "a"
-    if said ~= "" then io.write(said) end
-    process:close()
-  end
+  for _, process in ipairs(running) do finish(process) end
   os.exit(summary(options, chosen) == 0)
 end
 
