@@ -142,7 +142,7 @@ const char *tc_push_advice(lua_State *L, const char *word, const char *const *na
 /* The strings of the list at `index`, NULL at the end, in a userdata that is pushed. */
 static const char **push_strings(lua_State *L, int index)
 {
-	lua_Integer count = luaL_len(L, index);
+	lua_Integer count = (lua_Integer)lua_rawlen(L, index);
 	const char **names = lua_newuserdatauv(L, ((size_t)count + 1) * sizeof *names, 0);
 
 	for (lua_Integer i = 0; i < count; i++) {
@@ -154,8 +154,7 @@ static const char **push_strings(lua_State *L, int index)
 	return names;
 }
 
-/* Appends the names of the `---@field` lines of the class to the list on top; whether one is `key`.
- */
+/* Appends the names of the class's `---@field` lines to the list on top; whether one is `key`. */
 static bool add_fields(lua_State *L, const char *class_name, const char *key)
 {
 	static const char mark[] = "---@field ";
@@ -223,13 +222,15 @@ static int module_nearest(lua_State *L)
 	if (!lua_istable(L, 2))
 		return tc_argerror(L, 2, "names expected, a list of strings; got %s",
 				   tc_describe(L, 2));
-	for (lua_Integer i = 1; i <= luaL_len(L, 2); i++) {
+	lua_settop(L, 2);
+	lua_newtable(L); /* a copy, which no finalizer can reach */
+	for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, 2); i++) {
 		if (lua_rawgeti(L, 2, i) != LUA_TSTRING)
 			return tc_argerror(L, 2, "entry %d of the names is %s, not a string",
 					   (int)i, tc_describe(L, -1));
-		lua_pop(L, 1);
+		lua_rawseti(L, 3, i);
 	}
-	names = push_strings(L, 2);
+	names = push_strings(L, 3);
 	count = tc_nearest_names(lua_tostring(L, 1), names, near, MOST_NAMES);
 	lua_createtable(L, count, 0);
 	for (int i = 0; i < count; i++) {
