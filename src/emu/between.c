@@ -22,10 +22,8 @@ struct ended {
 
 struct emu_between {
 	struct emu_places *places;
-	struct emu_between_page **pages;
-	uint32_t page_count, page_buckets;
-	struct more *more; /* writes */
-	uint32_t more_count, more_room, more_free;
+	struct emu_index pages; /* of struct emu_between_page */
+	struct emu_pool more;   /* writes */
 	struct emu_readers *readers;
 	struct ended *clusters;
 	uint64_t cluster_room;
@@ -39,6 +37,7 @@ bool emu_between_init(struct emu_grid *grid)
 	grid->between = b;
 	if (!b)
 		return false;
+	b->more.size = sizeof(struct more);
 	b->places = emu_places_new();
 	b->readers = emu_readers_new();
 	return b->places && b->readers;
@@ -52,12 +51,10 @@ void emu_between_free(struct emu_grid *grid)
 		return;
 	emu_places_free(b->places);
 	emu_readers_free(b->readers);
-	for (uint32_t i = 0; i < b->page_buckets; i++)
-		free(b->pages[i]);
+	emu_index_free(&b->pages);
 	for (uint64_t i = 0; i < b->cluster_room; i++)
 		free(b->clusters[i].sites);
-	free(b->pages);
-	free(b->more);
+	free(b->more.items);
 	free(b->clusters);
 	free(b);
 	grid->between = NULL;
@@ -111,51 +108,6 @@ static const struct emu_site *site_of(const struct emu_between *b, const struct 
 	return t->site ? &(e->running ? e->running->sites : e->sites)[t->site - 1] : NULL;
 }
 
-/* ---- pages --------------------------------------------------------------------------- */
-
-static struct emu_between_page **slot(struct emu_between_page **pages, uint32_t buckets,
-				      uint64_t number)
-{
-	uint32_t at = (uint32_t)((number * 0x9e3779b97f4a7c15ull) >> 40) & (buckets - 1);
-
-	while (pages[at] && pages[at]->number != number)
-		at = (at + 1) & (buckets - 1);
-	return &pages[at];
-}
-
-static bool more_pages(struct emu_between *b)
-{
-	uint32_t buckets = b->page_buckets ? 2 * b->page_buckets : 256;
-	struct emu_between_page **pages = calloc(buckets, sizeof *pages);
-
-	if (!pages)
-		return false;
-	for (uint32_t i = 0; i < b->page_buckets; i++)
-		if (b->pages[i])
-			*slot(pages, buckets, b->pages[i]->number) = b->pages[i];
-	free(b->pages);
-	b->pages = pages;
-	b->page_buckets = buckets;
-	return true;
-}
-
-static struct emu_between_page *page_of(struct emu_between *b, uint64_t number)
-{
-	struct emu_between_page **at;
-
-	if (2 * b->page_count >= b->page_buckets && !more_pages(b))
-		return NULL;
-	at = slot(b->pages, b->page_buckets, number);
-	if (!*at) {
-		*at = calloc(1, sizeof **at);
-		if (!*at)
-			return NULL;
-		(*at)->number = number;
-		b->page_count++;
-	}
-	return *at;
-}
-
 /* ---- one cell -------------------------------------------------------------------------- */
 
 static void judge(struct emu_between_check *c, const struct emu_touch *earlier, bool write)
@@ -181,35 +133,27 @@ static void judge(struct emu_between_check *c, const struct emu_touch *earlier, 
 	emu_report_foreign(a, &foreign, &c->spot);
 }
 
+static struct more *more_at(const struct emu_between *b, uint32_t index)
+{
+	return emu_pool_at(&b->more, index);
+}
+
 static void drop(struct emu_between *b, uint32_t *link)
 {
 	uint32_t index = *link;
 
-	*link = b->more[index - 1].next;
-	b->more[index - 1].next = b->more_free;
-	b->more_free = index;
+	*link = more_at(b, index)->next;
+	emu_pool_give(&b->more, index);
 }
 
 /* The write that stands in the cell goes to the list. */
 static void push(struct emu_between *b, struct emu_between_cell *cell)
 {
-	uint32_t index = b->more_free;
+	uint32_t index = emu_pool_take(&b->more);
 
-	if (index) {
-		b->more_free = b->more[index - 1].next;
-	} else {
-		if (b->more_count == b->more_room) {
-			uint32_t room = b->more_room ? 2 * b->more_room : 256;
-			struct more *grown = realloc(b->more, room * sizeof *grown);
-
-			if (!grown)
-				return;
-			b->more = grown;
-			b->more_room = room;
-		}
-		index = ++b->more_count;
-	}
-	b->more[index - 1] = (struct more){cell->write, cell->writes};
+	if (!index)
+		return;
+	*more_at(b, index) = (struct more){cell->write, cell->writes};
 	cell->writes = index;
 }
 
@@ -233,7 +177,7 @@ static void leave_write(struct emu_between_check *c, struct emu_between_cell *ce
 		push(c->between, cell);
 	cell->write = now;
 	for (uint32_t *link = &cell->writes; *link;) {
-		struct more *m = &c->between->more[*link - 1];
+		struct more *m = more_at(c->between, *link);
 
 		if (covered(&m->touch, now.bytes))
 			drop(c->between, link);
@@ -276,8 +220,8 @@ static void check_cell(struct emu_between_check *c, struct emu_between_cell *cel
 	const struct emu_touch *read;
 
 	judge(c, &cell->write, true);
-	for (uint32_t i = cell->writes; i; i = c->between->more[i - 1].next)
-		judge(c, &c->between->more[i - 1].touch, true);
+	for (uint32_t i = cell->writes; i; i = more_at(c->between, i)->next)
+		judge(c, &more_at(c->between, i)->touch, true);
 	if (!c->access->write) {
 		leave_read(c, cell);
 		return;
@@ -290,7 +234,7 @@ static void check_cell(struct emu_between_check *c, struct emu_between_cell *cel
 
 bool emu_between_page_of(struct emu_between *between, struct emu_page *page)
 {
-	page->between = page_of(between, page->number);
+	page->between = emu_index_at(&between->pages, page->number, sizeof *page->between);
 	return page->between;
 }
 

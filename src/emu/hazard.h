@@ -162,7 +162,7 @@ void emu_order_waited_generic(struct emu_order *order, uint16_t who, uint32_t ep
 void emu_order_release(struct emu_order *order, struct emu_clocks *to);
 void emu_order_acquire(struct emu_order *order, const struct emu_clocks *from);
 
-/* Clocks (clock.c): they grow with the actors that they know of; without memory they stay. */
+/* Clocks: they grow with the actors that they know of; without memory they stay. */
 void emu_clock_raise(struct emu_clock *clock, uint16_t who, uint32_t epoch);
 void emu_clock_join(struct emu_clock *to, const struct emu_clock *from);
 void emu_clock_clear(struct emu_clock *clock);

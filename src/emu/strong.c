@@ -18,13 +18,12 @@ struct entry {
 };
 
 struct place {
-	uint64_t address; /* global, or window << 32 | shared address; 0: none */
+	uint64_t address; /* global, or window << 32 | shared address */
 	struct entry *first;
 };
 
 struct emu_places {
-	struct place *table;
-	uint32_t count, buckets;
+	struct emu_index index; /* of struct place */
 };
 
 static void forget(struct place *place)
@@ -46,48 +45,11 @@ void emu_places_free(struct emu_places *places)
 {
 	if (!places)
 		return;
-	for (uint32_t i = 0; i < places->buckets; i++)
-		forget(&places->table[i]);
-	free(places->table);
+	for (uint32_t i = 0; i < places->index.buckets; i++)
+		if (places->index.items[i])
+			forget(places->index.items[i]);
+	emu_index_free(&places->index);
 	free(places);
-}
-
-static struct place *slot(struct place *table, uint32_t buckets, uint64_t address)
-{
-	uint32_t at = (uint32_t)((address * 0x9e3779b97f4a7c15ull) >> 36) & (buckets - 1);
-
-	while (table[at].address && table[at].address != address)
-		at = (at + 1) & (buckets - 1);
-	return &table[at];
-}
-
-static bool more_places(struct emu_places *places)
-{
-	uint32_t buckets = places->buckets ? 2 * places->buckets : 64;
-	struct place *table = calloc(buckets, sizeof *table);
-
-	if (!table)
-		return false;
-	for (uint32_t i = 0; i < places->buckets; i++)
-		if (places->table[i].address)
-			*slot(table, buckets, places->table[i].address) = places->table[i];
-	free(places->table);
-	places->table = table;
-	places->buckets = buckets;
-	return true;
-}
-
-static struct place *place_at(struct emu_places *places, uint64_t address)
-{
-	struct place *place;
-
-	if (2 * places->count >= places->buckets && !more_places(places))
-		return NULL;
-	place = slot(places->table, places->buckets, address);
-	if (!place->address)
-		places->count++;
-	place->address = address;
-	return place;
 }
 
 static struct emu_clocks *released(struct place *place, const struct emu_order *order,
@@ -177,7 +139,7 @@ static void write_at(struct emu_order *order, struct place *place, unsigned sema
 void emu_strong_access(struct emu_order *order, struct emu_places *places, uint64_t address,
 		       unsigned semantics, enum emu_scope scope, enum emu_access_kind kind)
 {
-	struct place *place = place_at(places, address);
+	struct place *place = emu_index_at(&places->index, address, sizeof *place);
 
 	if (!place)
 		return;
