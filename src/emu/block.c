@@ -323,20 +323,24 @@ bool emu_block_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 /* ---- cells -------------------------------------------------------------------------------------
  */
 
-/* The last lane of a word counts, with its bytes. */
-static void put_word(struct emu_hazards *h, struct emu_cell *word, const struct emu_mark *m,
+/* Of lanes that share a word the last one counts, with its bytes; to other actors, all of them. */
+static void put_word(const struct emu_check *c, struct emu_cell *word, const struct emu_mark *m,
 		     uint32_t byte)
 {
 	struct emu_mark mark = *m;
 	uint8_t bytes = EMU_WHOLE_WORD;
+	uint8_t lane = mark_lane(c->hazards, m, byte + unit_bytes - 1);
 
-	if (m->shift < 2)
+	if (m->shift < 2 && m->who != c->access->moment.who)
+		lane = EMU_ANY_LANE;
+	else if (m->shift < 2)
 		bytes = (uint8_t)(EMU_WHOLE_WORD << (4 - (1 << m->shift)) & EMU_WHOLE_WORD);
-	mark.site = mark_site(h, m, byte / unit_bytes);
-	emu_cell_put(h, word, &mark, mark_lane(h, m, byte + unit_bytes - 1), bytes);
+	mark.site = mark_site(c->hazards, m, byte / unit_bytes);
+	emu_cell_put(c->hazards, word, &mark, lane, bytes);
 }
 
-static void put(struct emu_hazards *h, struct emu_cell *cell, const struct emu_mark *m, uint32_t i)
+static void put(const struct emu_check *c, struct emu_cell *cell, const struct emu_mark *m,
+		uint32_t i)
 {
 	uint32_t units = m->units >> units_in_cell * i & 0xf, byte = i * EMU_CELL_BYTES;
 	struct emu_cell *words;
@@ -344,13 +348,13 @@ static void put(struct emu_hazards *h, struct emu_cell *cell, const struct emu_m
 	if (!units)
 		return;
 	if (units == 0xf && m->shift >= 4 && !m->spread && !cell->words) {
-		emu_cell_put(h, cell, m, lane_of(m->lane, m->shift, byte), EMU_WHOLE_WORD);
+		emu_cell_put(c->hazards, cell, m, lane_of(m->lane, m->shift, byte), EMU_WHOLE_WORD);
 		return;
 	}
-	words = emu_cell_split(h, cell);
+	words = emu_cell_split(c->hazards, cell);
 	for (uint32_t w = 0; words && w < units_in_cell; w++)
 		if (units >> w & 1)
-			put_word(h, &words[w], m, byte + w * unit_bytes);
+			put_word(c, &words[w], m, byte + w * unit_bytes);
 }
 
 static uint16_t bytes_of(uint32_t units)
@@ -362,8 +366,9 @@ static uint16_t bytes_of(uint32_t units)
 	return (uint16_t)bytes;
 }
 
-struct emu_cell *emu_block_cells(struct emu_hazards *h, struct emu_block *b)
+struct emu_cell *emu_block_cells(const struct emu_check *c, struct emu_block *b)
 {
+	struct emu_hazards *h = c->hazards;
 	const struct emu_mark *marks[most_more + 3];
 	struct emu_cell *cells;
 	uint32_t count = 0;
@@ -382,7 +387,7 @@ struct emu_cell *emu_block_cells(struct emu_hazards *h, struct emu_block *b)
 	for (uint32_t i = 0; i < EMU_BLOCK_CELLS; i++) {
 		cells[i].valid = bytes_of(b->valid >> units_in_cell * i & 0xf);
 		for (uint32_t m = count; m; m--)
-			put(h, &cells[i], marks[m - 1], i);
+			put(c, &cells[i], marks[m - 1], i);
 	}
 	free_marks(h, b);
 	return cells;

@@ -121,7 +121,7 @@ static void touch_cells(struct emu_check *c, struct emu_block *block, const stru
 			look(c, l, part);
 		return;
 	}
-	l->cells = emu_block_cells(c->hazards, block);
+	l->cells = emu_block_cells(c, block);
 	if (!l->cells)
 		return;
 	look(c, l, part);
@@ -330,7 +330,7 @@ void emu_access_tmem(struct emu_access *access, struct emu_cta *cta, uint32_t co
 		count = EMU_BLOCK_CELLS - first < columns ? EMU_BLOCK_CELLS - first : columns;
 		if (lanes == EMU_WHOLE_CELL && touch_columns(&c, block, columns_mask(first, count)))
 			continue;
-		cells = emu_block_cells(c.hazards, block);
+		cells = emu_block_cells(&c, block);
 		if (!cells)
 			return;
 		c.spot.address = (uint64_t)window * EMU_TMEM_WINDOW << 16 | column;

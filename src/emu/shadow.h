@@ -104,8 +104,8 @@ static inline bool emu_block_touch_again(const struct emu_access *a, struct emu_
 	return true;
 }
 
-/* Its eight cells; NULL without memory. */
-struct emu_cell *emu_block_cells(struct emu_hazards *hazards, struct emu_block *block);
+/* Its eight cells, for the access to look at; NULL without memory. */
+struct emu_cell *emu_block_cells(const struct emu_check *check, struct emu_block *block);
 /* All of it has been written: no cells any more. */
 void emu_block_written(struct emu_check *check, struct emu_block *block);
 /* Nobody has touched it. */

@@ -1,0 +1,131 @@
+-- Accesses of parts of a block of 128 bytes by lanes in order, in no order, of several warps: what races and what does
+-- not follows from who touches which bytes.
+local tc = require "tcmma"
+
+local function run(body, warps, space)
+  tc.device("emulator:sm_90a"):use()
+  local out = tc.zeros({ 1024 }, tc.i32)
+  local text = ([[
+.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+ .reg .pred %%p<4>; .reg .b16 %%h; .reg .b32 %%r<12>; .reg .b64 %%rd<4>; .reg .%s %%at;
+ .shared .align 128 .b8 tile[1024];
+ ld.param.u64 %%rd0, [out];
+ mov.u32 %%r0, %%tid.x;
+ mov.u32 %%r1, tile;
+ and.b32 %%r2, %%r0, 31;
+ shr.u32 %%r3, %%r0, 5;
+ mov.u16 %%h, 1;
+%s
+ ret;
+}
+]]):format(space == "global" and "b64" or "b32", body)
+  local report = tc.ptx(text):kernel "k":emulate {
+    grid = { 1 }, block = { 32 * warps }, args = { out }, mode = "check",
+  }
+  local rules = {}
+  for i, hazard in ipairs(report.hazards) do rules[i] = hazard.rule end
+  return rules, report.hazards
+end
+
+-- The lines of an access: `offset` computes %r4, the offset in bytes.
+local function access(space, offset, instruction)
+  local at = space == "global" and "cvt.u64.u32 %rd1, %r4; add.u64 %at, %rd0, %rd1;" or "add.u32 %at, %r1, %r4;"
+  return ("%s %s %s\n"):format(offset, at, instruction:gsub("SPACE", space))
+end
+
+local word = "shl.b32 %r4, %r0, 2;"
+local swapped = "xor.b32 %r4, %r0, 1; shl.b32 %r4, %r4, 2;"
+local of_lane = "shl.b32 %r4, %r2, 2;" -- the same for every warp
+local store, load = "st.SPACE.b32 [%at], %r0;", "ld.SPACE.b32 %r5, [%at];"
+
+describe("bytes of a block", function()
+  for _, space in ipairs { "shared", "global" } do
+    local race = space .. "-race"
+    local function lines(...)
+      local list = {}
+      for i, item in ipairs { ... } do
+        list[i] = type(item) == "table" and access(space, item[1], item[2]) or item .. "\n"
+      end
+      return table.concat(list)
+    end
+
+    describe("of " .. space .. " memory", function()
+      it("written by lanes in a row and read by the same lanes are in order", function()
+        assert.same({}, (run(lines({ word, store }, { word, load }), 2, space)))
+      end)
+
+      it("read by other lanes of the warp race until the warp meets", function()
+        local rules, hazards = run(lines({ word, store }, { swapped, load }), 1, space)
+        assert.same({ "warp-race" }, rules)
+        assert.matches("lane 0, PTX line 15.-write by.-lane 1, PTX line 14", hazards[1].message:gsub("\n", " "))
+        assert.same({}, (run(lines({ word, store }, "bar.warp.sync -1;", { swapped, load }), 1, space)))
+      end)
+
+      it("written by lanes in no order keep the lane of each word", function()
+        assert.same({}, (run(lines({ swapped, store }, { swapped, load }), 1, space)))
+        local rules, hazards = run(lines({ swapped, store }, { word, load }), 1, space)
+        assert.same({ "warp-race" }, rules)
+        assert.matches("lane 0, PTX line 15.-write by.-lane 1, PTX line 14", hazards[1].message:gsub("\n", " "))
+      end)
+
+      it("keep the line of each word where two lines share them", function()
+        local half = "and.b32 %r4, %r2, 15; shl.b32 %r4, %r4, 2; setp.lt.u32 %p0, %r2, 16;"
+        local upper = "shl.b32 %r4, %r2, 2; setp.ge.u32 %p0, %r2, 16;"
+        local _, hazards = run(lines({ half, "@%p0 " .. store }, { upper, "@%p0 " .. store },
+          { "xor.b32 %r4, %r2, 31; shl.b32 %r4, %r4, 2; setp.lt.u32 %p0, %r2, 16;", "@%p0 " .. load },
+          { "setp.ge.u32 %p0, %r2, 16;", "@%p0 " .. load }), 1, space)
+        assert.equal(2, #hazards)
+        assert.matches("lane 0, PTX line 16.-write by.-lane 31, PTX line 15", hazards[1].message:gsub("\n", " "))
+        assert.matches("lane 16, PTX line 17.-write by.-lane 15, PTX line 14", hazards[2].message:gsub("\n", " "))
+      end)
+
+      it("of two warps race where they overlap, and nowhere else", function()
+        assert.same({}, (run(lines({ word, store }, { word, load }), 4, space)))
+        assert.same({ race }, (run(lines({ of_lane, store }, { of_lane, load }), 2, space)))
+        -- Half a block each: the halves of warp 1 begin where those of warp 0 end.
+        local mine = "shl.b32 %r4, %r3, 4; add.u32 %r4, %r4, %r2; shl.b32 %r4, %r4, 2; setp.lt.u32 %p0, %r2, 16;"
+        assert.same({}, (run(lines({ mine, "@%p0 " .. store }, { mine, "@%p0 " .. load }), 2, space)))
+      end)
+
+      it("read by many warps race with a later write of any of them", function()
+        local first = { of_lane .. "setp.eq.u32 %p0, %r3, 0;", "@%p0 " .. store }
+        -- Lane 5 of the last warp, which has read the word itself.
+        local last = { "mov.u32 %r4, 20; setp.eq.u32 %p0, %r0, 357;", "@%p0 " .. store }
+        local rules, hazards = run(lines(first, "bar.sync 0;", { of_lane, load }, last), 12, space)
+        assert.same({ race }, rules)
+        local message = hazards[1].message
+        assert(message:match "warp 11 lane 5, PTX line 17" and message:match "lane 5, PTX line 16", message)
+        assert.same({}, (run(lines(first, "bar.sync 0;", { of_lane, load }, "bar.sync 0;", last), 12, space)))
+      end)
+
+      it("of one word, touched by two warps byte by byte, do not race", function()
+        local byte = "shl.b32 %r4, %r2, 1; add.u32 %r4, %r4, %r3;"
+        assert.same({}, (run(lines({ byte, "st.SPACE.b8 [%at], %h;" }, { byte, "ld.SPACE.b8 %h, [%at];" }), 2, space)))
+        assert.same({ race }, (run(lines("cvt.u16.u32 %h, %r3;", { "mov.u32 %r4, %r2;", "st.SPACE.b8 [%at], %h;" }), 2,
+          space)))
+      end)
+
+      it("are whole again once they are all written", function()
+        local bytes = "mov.u32 %r4, %r0;"
+        local first = lines({ bytes, "st.SPACE.b8 [%at], %h;" }, "bar.sync 0;")
+        local one, other = "setp.eq.u32 %p0, %r3, 1;", "setp.eq.u32 %p1, %r3, 0;"
+        local whole = lines({ of_lane .. one, "@%p0 " .. store })
+        assert.same({}, (run(first .. whole .. lines("bar.sync 0;", { of_lane, load }), 2, space)))
+        assert.same({ race }, (run(first .. whole .. lines({ of_lane .. other, "@%p1 " .. load }), 2, space)))
+      end)
+    end)
+  end
+
+  it("of shared memory that nothing has written are told from those beside them", function()
+    local even = "shl.b32 %r4, %r2, 3;"
+    assert.same({}, (run(access("shared", even, store) .. access("shared", even, load), 1, "shared")))
+    local rules, hazards = run(access("shared", even, store) .. "bar.sync 0;\n" .. access("shared", of_lane, load), 1,
+      "shared")
+    assert.equal("undefined-shared", rules[1])
+    assert.matches("shared 0x404%.%.0x407", hazards[1].message)
+  end)
+end)
