@@ -21,6 +21,7 @@ local function spelled(pick, list) return list[pick % #list + 1] end
 local scopes = { "", ".release.cta", ".release.cluster", ".relaxed.cta", ".relaxed.cluster" }
 local spaces = { ".shared", ".shared::cta" }
 
+-- Later scripts spell operations in more ways: without an order, with one and a hint, dropping and expecting at once.
 local function script(seed)
   local random = operands.stream(seed)
   local function pick(n) return (random() >> 20 & 0xffffff) % math.max(n, 1) end
@@ -46,8 +47,10 @@ local function script(seed)
   emit("mbarrier.init%s.b64 [%%r3], %d;", space, count)
   for i = 0, 7 do emit("mov.b64 %%rd%d, 0;", 20 + i) end
   local since = {}
+  local more = seed > 200
+  local function order() return spelled(pick(more and 3 or 2), { ".relaxed.cta", ".relaxed.cluster", "" }) end
   for _ = 1, 40 do
-    local kind, scope = pick(10), spelled(pick(5), scopes)
+    local kind, scope = pick(more and 13 or 10), spelled(pick(5), scopes)
     local most = m.pending
     if kind <= 2 then
       local n = m.tx == 0 and pick(3) == 0 and most or 1 + pick(math.min(most, 6))
@@ -71,11 +74,11 @@ local function script(seed)
       arrived()
     elseif kind == 5 and most > 0 then
       local bytes = 1 + pick(5000)
-      emit("mbarrier.expect_tx.relaxed.%s%s.b64 [%%r3], %d;", spelled(pick(2), { "cta", "cluster" }), space, bytes)
+      emit("mbarrier.expect_tx%s%s.b64 [%%r3], %d;", order(), space, bytes)
       m.tx = m.tx + bytes
     elseif kind == 6 and m.tx > 0 then
       local bytes = pick(2) == 0 and m.tx or 1 + pick(m.tx)
-      emit("mbarrier.complete_tx.relaxed.%s%s.b64 [%%r3], %d;", spelled(pick(2), { "cta", "cluster" }), space, bytes)
+      emit("mbarrier.complete_tx%s%s.b64 [%%r3], %d;", order(), space, bytes)
       m.tx = m.tx - bytes
       m.settle()
     elseif kind == 7 and most > 1 then
@@ -83,6 +86,24 @@ local function script(seed)
       since[(states + 1) % 8] = m.phase
       m.pending = m.pending - 1
       arrived()
+    end
+    if kind == 10 and m.expected > 1 and most > 1 then
+      local bytes = 1 + pick(5000)
+      emit("mbarrier.arrive_drop.expect_tx%s%s.b64 %%rd4, [%%r3], %d;", scope, space, bytes)
+      since[(states + 1) % 8] = m.phase
+      m.tx, m.pending, m.expected = m.tx + bytes, m.pending - 1, m.expected - 1
+      arrived()
+    elseif kind == 11 and m.expected > 1 and most > 1 then
+      emit("mbarrier.arrive_drop.noComplete%s%s.b64 %%rd4, [%%r3], 1;", spelled(pick(2), { "", ".release.cta" }), space)
+      since[(states + 1) % 8] = m.phase
+      m.pending, m.expected = m.pending - 1, m.expected - 1
+      arrived()
+    elseif kind == 12 and m.phase > 0 then
+      emit("mbarrier.try_wait.parity%s%s.b64 %%p1, [%%r3], %d, 1000;", spelled(pick(3), { "", ".acquire.cta",
+        ".relaxed.cluster" }), space, m.phase - 1 & 1)
+      asked()
+      emit("mbarrier.test_wait.parity.relaxed.cluster%s.b64 %%p1, [%%r3], %d;", space, m.phase & 1)
+      asked()
     end
     local wait = spelled(pick(4), { "test_wait", "test_wait.acquire.cta", "test_wait.acquire.cluster",
       "test_wait.relaxed.cta" })
@@ -111,7 +132,7 @@ end
 
 return function()
   local cases = {}
-  for seed = 1, 200 do
+  for seed = 1, 400 do
     local body, results = script(seed)
     cases[seed] = { name = ("script %d"):format(seed), family = "script", text = kernels.entry(0, 0, body), stride = 4,
       block = { 1 },

@@ -364,6 +364,47 @@ WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %%p3, [%%r3], 0;
   end
 end
 
+-- The same in a copy of the map in global memory, and the fields that the others leave alone.
+local function replacements_in_place(add)
+  local base = { swizzle = "64B" }
+  local fields = {
+    { "global_address", "b64", " cvta.to.global.u64 %rd12, %rd1; add.u64 %rd12, %rd12, 4096;", "%rd12" },
+    { "rank", "b32", "", "2" }, { "rank", "b32", " mov.u32 %r30, 2;", "%r30" }, { "interleave_layout", "b32", "", "0" },
+    { "box_dim", "b32", " mov.u32 %r30, 4;", "1, %r30", 4 * 3 * 64 }, { "global_dim", "b32", " mov.u32 %r30, 3;",
+      "1, %r30" }, { "global_stride", "b64", " mov.u64 %rd12, 64;", "0, %rd12" },
+    { "element_stride", "b32", " mov.u32 %r30, 2;", "1, %r30", 3 * 3 * 64 }, { "swizzle_mode", "b32", "", "0" },
+    { "swizzle_mode", "b32", "", "1", nil, 32 }, { "swizzle_mode", "b32", "", "3" }, { "fill_mode", "b32", "", "1" },
+    { "elemtype", "b32", "", "10" },
+  }
+  for _, field in ipairs(fields) do
+    local name = ("tensormap.replace.tile.%s.global.b1024.%s"):format(field[1], field[2])
+    local text = whole(([[
+ add.u64 %%rd11, %%rd1, %d; cvta.to.global.u64 %%rd11, %%rd11; setp.lt.u32 %%p5, %%r1, 32;
+ @!%%p5 bra READY;
+ mul.wide.u32 %%rd13, %%r1, 4; add.u64 %%rd14, %%rd10, %%rd13; ld.b32 %%r32, [%%rd14]; add.u64 %%rd14, %%rd11, %%rd13;
+ st.global.b32 [%%rd14], %%r32;
+ bar.warp.sync 0xffffffff;
+%s
+ @%%p0 %s [%%rd11], %s;
+ @%%p0 fence.proxy.tensormap::generic.release.gpu;
+ bar.warp.sync 0xffffffff;
+READY:
+ bar.sync 0;
+ fence.proxy.tensormap::generic.acquire.gpu [%%rd11], 128;
+ @%%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%%r3], %%r15;
+ @%%p0 cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%%r17], [%%rd11, %s], [%%r3];
+WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %%p3, [%%r3], 0;
+ @!%%p3 bra WAIT;]]):format(TILE, field[3], name, field[4], coordinates(3)), dump)
+    for _, at in ipairs { 2, 3 } do
+      local g = geometry(3, "f16", field[6] or 64, base)
+      local c = case(g, base, ("%s %s"):format(name, field[4]), "tensormap.replace in place", text, places(g)[at])
+      c.args[9] = field[5] or c.args[9]
+      c.args[2].input = c.args[2].input .. ("\0"):rep(256)
+      add(c)
+    end
+  end
+end
+
 local function interleaved(add)
   for rank = 3, 5 do
     local load = load_text(rank, "shared::cluster")
@@ -436,6 +477,7 @@ function M.tensor()
   replacements(add)
   spelled_loads(add)
   spelled_stores(add)
+  replacements_in_place(add)
   return cases
 end
 
