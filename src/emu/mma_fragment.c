@@ -202,17 +202,37 @@ void emu_fragment_of_tile(int n, const float *tile, float *const *d)
 			d[i][lane] = tile[place_of_element(i) + place_of_lane(lane)];
 }
 
+#define HALVES(name, attribute)                                                                    \
+	attribute static void halves##name(const uint32_t *pairs, float *even, float *odd)         \
+	{                                                                                          \
+		EMU_IVDEP                                                                          \
+		for (int lane = 0; lane < lanes; lane++) {                                         \
+			even[lane] = emu_f32_of_f16(pairs[lane]);                                  \
+			odd[lane] = emu_f32_of_f16(pairs[lane] >> 16);                             \
+		}                                                                                  \
+	}                                                                                          \
+	attribute static void pack##name(const float *even, const float *odd, uint32_t *pairs)     \
+	{                                                                                          \
+		EMU_IVDEP                                                                          \
+		for (int lane = 0; lane < lanes; lane++)                                           \
+			pairs[lane] = emu_f16_bits(emu_bits_of_f32(even[lane])) |                  \
+				      emu_f16_bits(emu_bits_of_f32(odd[lane])) << 16;              \
+	}
+
+HALVES(, )
+#if EMU_HAVE_WIDE
+HALVES(_wide, EMU_WIDE)
+#else
+#define halves_wide halves
+#define pack_wide   pack
+#endif
+
 void emu_fragment_halves(const uint32_t *pairs, float *even, float *odd)
 {
-	for (int lane = 0; lane < lanes; lane++) {
-		even[lane] = emu_f32_of_f16(pairs[lane]);
-		odd[lane] = emu_f32_of_f16(pairs[lane] >> 16);
-	}
+	(emu_host_is_wide() ? halves_wide : halves)(pairs, even, odd);
 }
 
 void emu_fragment_pack(const float *even, const float *odd, uint32_t *pairs)
 {
-	for (int lane = 0; lane < lanes; lane++)
-		pairs[lane] = emu_f16_bits(emu_bits_of_f32(even[lane])) |
-			      emu_f16_bits(emu_bits_of_f32(odd[lane])) << 16;
+	(emu_host_is_wide() ? pack_wide : pack)(even, odd, pairs);
 }

@@ -8,8 +8,8 @@
 #include <pthread.h>
 #include <string.h>
 
-/* Values of all 8-bit codes, filled once. */
-static float tables[5][256];
+/* Values of all codes of 4 and 6 bits, filled once. */
+static float tables[3][64];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
 static bool wide; /* the host's vectors */
 
@@ -19,11 +19,10 @@ static void fill_tables(void)
 	__builtin_cpu_init();
 	wide = emu_host_is_wide();
 #endif
-	static const struct emu_minifloat *const formats[] = {&emu_e4m3, &emu_e5m2, &emu_e2m3,
-							      &emu_e3m2, &emu_e2m1};
+	static const struct emu_minifloat *const formats[] = {&emu_e2m3, &emu_e3m2, &emu_e2m1};
 
-	for (int f = 0; f < 5; f++)
-		for (int code = 0; code < 256; code++)
+	for (int f = 0; f < 3; f++)
+		for (int code = 0; code < 64; code++)
 			tables[f][code] = emu_minifloat_to_f32(formats[f], (uint8_t)code);
 }
 
@@ -37,22 +36,45 @@ int emu_packed_bytes(enum emu_element element, enum emu_packing packing, int ele
 /* Two bytes anywhere. */
 typedef uint16_t half __attribute__((aligned(1), may_alias));
 
-#define F16(name, attribute)                                                                       \
+EMU_INLINE uint32_t e4m3(uint32_t code)
+{
+	uint32_t magnitude = code & 0x7f;
+	float tiny = (float)(int32_t)magnitude * 0x1p-9f;
+	uint32_t value =
+		emu_select(magnitude < 8, emu_bits_of_f32(tiny), (magnitude << 20) + 0x3c000000u);
+
+	return emu_select(magnitude == 0x7f, 0x7fc00000u, value) | (code & 0x80) << 24;
+}
+
+EMU_INLINE uint32_t e5m2(uint32_t code)
+{
+	uint32_t value = emu_bits_of_f32(emu_f32_of_f16((code & 0x7f) << 8));
+
+	return emu_select((code & 0x7f) > 0x7c, 0x7fc00000u, value) | (code & 0x80) << 24;
+}
+
+#define PANEL(name, attribute, element, value)                                                     \
 	attribute static void name(const uint8_t *raw, int elements, float *out)                   \
 	{                                                                                          \
 		EMU_IVDEP                                                                          \
 		for (int i = 0; i < elements; i++) {                                               \
-			uint32_t bits = *(const half *)(raw + i * 2);                              \
+			uint32_t x = ((const element *)raw)[i];                                    \
                                                                                                    \
-			out[i] = emu_f32_of_f16(bits);                                             \
+			out[i] = value;                                                            \
 		}                                                                                  \
 	}
 
-F16(f16, )
+PANEL(f16, , half, emu_f32_of_f16(x))
+PANEL(e4m3_panel, , uint8_t, emu_f32_of_bits(e4m3(x)))
+PANEL(e5m2_panel, , uint8_t, emu_f32_of_bits(e5m2(x)))
 #if EMU_HAVE_WIDE
-F16(f16_wide, EMU_WIDE)
+PANEL(f16_wide, EMU_WIDE, half, emu_f32_of_f16(x))
+PANEL(e4m3_panel_wide, EMU_WIDE, uint8_t, emu_f32_of_bits(e4m3(x)))
+PANEL(e5m2_panel_wide, EMU_WIDE, uint8_t, emu_f32_of_bits(e5m2(x)))
 #else
-#define f16_wide f16
+#define f16_wide        f16
+#define e4m3_panel_wide e4m3_panel
+#define e5m2_panel_wide e5m2_panel
 #endif
 
 static void bf16(const uint8_t *raw, int elements, float *out)
@@ -106,19 +128,27 @@ void emu_panel_f32(enum emu_element element, enum emu_packing packing, const uin
 	const float *table;
 
 	pthread_once(&tables_once, fill_tables);
-	if (bits > 8) {
-		if (element == EMU_ELEMENT_F16)
-			(wide ? f16_wide : f16)(raw, elements, out);
-		else if (element == EMU_ELEMENT_BF16)
-			bf16(raw, elements, out);
-		else
-			tf32(raw, elements, out);
+	switch (element) {
+	case EMU_ELEMENT_F16:
+		(wide ? f16_wide : f16)(raw, elements, out);
 		return;
+	case EMU_ELEMENT_BF16:
+		bf16(raw, elements, out);
+		return;
+	case EMU_ELEMENT_TF32:
+		tf32(raw, elements, out);
+		return;
+	case EMU_ELEMENT_E4M3:
+		(wide ? e4m3_panel_wide : e4m3_panel)(raw, elements, out);
+		return;
+	case EMU_ELEMENT_E5M2:
+		(wide ? e5m2_panel_wide : e5m2_panel)(raw, elements, out);
+		return;
+	default:
+		break;
 	}
-	table = tables[element - EMU_ELEMENT_E4M3];
-	for (int i = 0; i < elements && bits == 8; i++)
-		out[i] = table[raw[i]];
-	for (int i = 0; i < elements && bits < 8; i++)
+	table = tables[element - EMU_ELEMENT_E2M3];
+	for (int i = 0; i < elements; i++)
 		out[i] = table[narrow_code(bits, packing, raw, i)];
 }
 

@@ -35,6 +35,11 @@ static inline bool emu_host_is_widest(void)
 }
 #else
 #define EMU_HAVE_WIDE 0
+
+static inline bool emu_host_is_wide(void)
+{
+	return false;
+}
 #endif
 
 /* Which of a function's builds, of which hosts of other kinds have the first. */
