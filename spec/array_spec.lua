@@ -1,10 +1,6 @@
 local tc = require "tcmma"
 
-local function message(f, ...)
-  local ok, text = pcall(f, ...)
-  assert.is_false(ok)
-  return text
-end
+local message = require "helper".message
 
 describe("a new array", function()
   it("has shape, type, size and device", function()

@@ -1,11 +1,6 @@
 local tc = require "tcmma"
 
-local function message(f, ...)
-  local ok, text = pcall(f, ...)
-  assert.is_false(ok)
-  assert.equal("string", type(text))
-  return text
-end
+local message = require "helper".message
 
 local function here() return debug.getinfo(2, "l").currentline end
 

@@ -1,10 +1,6 @@
 local tc = require "tcmma"
 
-local function message(...)
-  local ok, text = pcall(...)
-  assert.is_false(ok)
-  return text
-end
+local message = require "helper".message
 
 describe("tc.bench", function()
   local opts = { device = "emulator", warmup = 2, repetitions = 5, quantiles = { 0, 1 } }

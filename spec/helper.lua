@@ -22,9 +22,9 @@ function M.first_line(message)
    return text
 end
 
--- The message with which fn() is refused.
-function M.message(fn)
-   local ok, message = pcall(fn)
+-- The message with which fn(...) is refused.
+function M.message(fn, ...)
+   local ok, message = pcall(fn, ...)
    assert(not ok, "the call was not refused")
    return message
 end

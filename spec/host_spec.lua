@@ -1,10 +1,6 @@
 local tc = require "tcmma"
 
-local function message(f, ...)
-  local ok, text = pcall(f, ...)
-  assert.is_false(ok)
-  return text
-end
+local message = require "helper".message
 
 local function words(array)
   local list = {}

@@ -31,11 +31,7 @@ local function input(rows, opts)
   return tc.randn({ rows, 64 }, tc.f32, { seed = 5, device = opts and opts.device })
 end
 
-local function message_of(f, ...)
-  local ok, message = pcall(f, ...)
-  assert.is_false(ok)
-  return message
-end
+local message_of = require "helper".message
 
 describe("calling a kernel", function()
   it("binds arrays and runs it, with the grid from the named dimensions", function()

@@ -58,11 +58,7 @@ end
 
 local both = { "sm_100a", "sm_90a" }
 
-local function message(...)
-   local ok, text = pcall(...)
-   assert.is_false(ok)
-   return text
-end
+local message = require "helper".message
 
 describe("matmul", function()
    for i = 0, 3 do

@@ -10,11 +10,7 @@ local function one(type)
   return tc.ptx(kernel(".param " .. type .. " x")):kernel("k")
 end
 
-local function message_of(f, ...)
-  local ok, message = pcall(f, ...)
-  assert.is_false(ok)
-  return message
-end
+local message_of = require "helper".message
 
 describe("tc.ptx", function()
   it("reads the declarations of any PTX", function()

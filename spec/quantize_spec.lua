@@ -1,11 +1,7 @@
 -- Block-scaled operands made on the host, against the text of the OCP Microscaling specification 1.0 in plain Lua.
 local tc = require "tcmma"
 
-local function message(f, ...)
-  local ok, text = pcall(f, ...)
-  assert.is_false(ok)
-  return text
-end
+local message = require "helper".message
 
 -- Non-negative numbers of an element type in order of their codes.
 local formats = {

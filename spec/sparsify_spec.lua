@@ -1,11 +1,7 @@
 -- Structured sparsity on the host: what is kept, and the bits that say so, against plain Lua.
 local tc = require "tcmma"
 
-local function message(f, ...)
-  local ok, text = pcall(f, ...)
-  assert.is_false(ok)
-  return text
-end
+local message = require "helper".message
 
 local function text(x) return x ~= x and "nan" or ("%a"):format(x) end
 
