@@ -78,7 +78,7 @@ struct emu_pending;
 struct emu_taint;
 
 enum {
-	EMU_RECENT_SITES = 32,
+	EMU_RECENT_SITES = 64,
 	EMU_RECENT_WGMMAS = 64
 };
 

@@ -155,8 +155,8 @@ static void watch_lane(struct emu_access *access, const struct emu_ins *ins,
 struct lanes_of_block {
 	uint64_t block; /* address / EMU_BLOCK_BYTES */
 	uint32_t lanes, units;
-	bool many; /* lanes to a unit */
-	uint8_t lane[EMU_BLOCK_UNITS];
+	bool many;                     /* lanes to a unit */
+	uint8_t lane[EMU_BLOCK_UNITS]; /* of the units */
 };
 
 /* `size` bytes of a lane do not reach into another block. */
@@ -171,6 +171,20 @@ static inline void add_lane(struct lanes_of_block *b, uint64_t address, uint32_t
 	b->lanes |= 1u << lane;
 	for (uint32_t i = 0; i < count; i++)
 		b->lane[first + i] = (uint8_t)lane;
+}
+
+static inline void collect(struct lanes_of_block *b, const uint64_t *address, uint32_t mask,
+			   uint32_t size)
+{
+	b->block = address[emu_lowest(mask)] / EMU_BLOCK_BYTES;
+	b->lanes = b->units = 0;
+	b->many = false;
+	EMU_FOR_LANES(lane, mask)
+	{
+		if (address[lane] / EMU_BLOCK_BYTES != b->block)
+			break;
+		add_lane(b, address[lane], lane, size);
+	}
 }
 
 static bool touch_lanes(struct emu_check *check, enum emu_space space,
@@ -205,14 +219,12 @@ static void watch_spread(struct emu_access *access, const struct emu_ins *ins,
 	bool defined = access->defined;
 
 	while (mask) {
-		struct lanes_of_block b = {.block = address[emu_lowest(mask)] / EMU_BLOCK_BYTES};
+		struct lanes_of_block b;
 
-		EMU_FOR_LANES(lane, mask)
-		{
-			if (address[lane] / EMU_BLOCK_BYTES != b.block)
-				break;
-			add_lane(&b, address[lane], lane, size);
-		}
+		if (size == 4)
+			collect(&b, address, mask, 4);
+		else
+			collect(&b, address, mask, size);
 		mask &= ~b.lanes;
 		access->defined = defined && check.spot.space != EMU_GLOBAL;
 		if (touch_lanes(&check, (enum emu_space)ins->space, &b))
