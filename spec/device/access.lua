@@ -145,8 +145,9 @@ return function()
   end
   for _, form in ipairs { "atom.global.add.L2::cache_hint.u32 %r10, ", "red.global.add.L2::cache_hint.u32 ",
     "atom.relaxed.gpu.global.max.L2::cache_hint.s32 %r10, ", "red.relaxed.gpu.global.xor.L2::cache_hint.b32 " } do
-    add(form:match "%S+", around(".global", (" createpolicy.fractional.L2::evict_last.b64 %%rd9;\n"
-      .. " ld.global.b32 %%r11, [%%rd1]; mov.u32 %%r10, 0; %s[%%rd8+12], %%r11, %%rd9; st.global.b32 [%%rd2], %%r10;"):format(form)))
+    local text = " createpolicy.fractional.L2::evict_last.b64 %%rd9; ld.global.b32 %%r11, [%%rd1];\n"
+      .. " mov.u32 %%r10, 0; %s[%%rd8+12], %%r11, %%rd9; st.global.b32 [%%rd2], %%r10;"
+    add(form:match "%S+", around(".global", text:format(form)))
   end
   for _, name in ipairs { "prefetch.global.L1", "prefetch.global.L2", "prefetch.L1", "prefetch.L2", "prefetchu.L1",
     "prefetch.global.L2::evict_last", "prefetch.global.L2::evict_normal" } do
