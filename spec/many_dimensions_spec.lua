@@ -242,6 +242,22 @@ describe("Arrays of more than five dimensions", function()
       end)
   end)
 
+  -- Of each of five dimensions three of four elements are taken: no two are one.
+  it("are refused where the boxes for five of them would begin anywhere in SMEM", function()
+    local function kernel(columns)
+      return tc.kernel{ name = "parts", args = { tc.gmem({ 2, 4, 4, 4, 4, 4, columns }, tc.bf16) }, body = function(x)
+        local part = tc.ds(1, 3)
+        local smem, loaded = tc.smem({ 3, 3, 3, 3, 3, columns }, tc.bf16, { swizzle = "none" }), tc.barrier{}
+        tc.copy_gmem_to_smem(x:at(0, part, part, part, part, part), smem, loaded)
+        tc.barrier_wait(loaded)
+      end }
+    end
+    assert.matches("^many_dimensions_spec.lua:%d+: TMA knows arrays of five dimensions: of this one's 7, a box can only "
+      .. "take some, and the boxes of a tile %(3, 3, 3, 3, 3, 24%) would not all begin at multiples of 128 bytes of SMEM.\n",
+      (helper.message(function() kernel(24):ptx{ target = "sm_90a" } end):gsub("^.-(many_dim)", "%1")))
+    kernel(64):ptx{ target = "sm_90a" }
+  end)
+
   it("are made from tables, and shown", function()
     local nested = {}
     for i = 1, 2 do nested[i] = { { { { { { { i } } } } } } } end

@@ -102,15 +102,21 @@ static void box_along(struct low *l, const struct boxes *b, const struct ref *gm
 /* As deep as the tensor map has dimensions for. */
 static void plan_map(struct low *l, struct boxes *b, const struct ref *gmem, const struct ref *smem)
 {
+	struct kern *k = l->c->kern;
 	int deep = smem->alloc->rank;
 
-	do {
-		if (!cut_boxes(b, smem, deep))
-			tc_documented_at(l->c->err, l->op->pos, COPY_BOX,
-					 tc_got(l->c->kern, "the SMEM ref", smem),
-					 tc_shape_text(l->c->kern, smem));
+	if (!cut_boxes(b, smem, deep))
+		tc_documented_at(l->c->err, l->op->pos, COPY_BOX, tc_got(k, "the SMEM ref", smem),
+				 tc_shape_text(k, smem));
+	box_along(l, b, gmem, smem, b->box);
+	while (!tc_low_plan_map(l, &b->map, gmem, smem->alloc, b->box)) {
+		if (!cut_boxes(b, smem, --deep))
+			tc_documented_at(l->c->err, l->op->pos, COPY_DIMENSIONS,
+					 tc_got(k, "the SMEM ref", smem),
+					 tc_integer_text(k, gmem->alloc->rank),
+					 tc_shape_text(k, smem));
 		box_along(l, b, gmem, smem, b->box);
-	} while (!tc_low_plan_map(l, &b->map, gmem, smem->alloc, b->box) && deep-- > 0);
+	}
 }
 
 static void plan_boxes(struct low *l, struct boxes *b, const struct ref *gmem,
