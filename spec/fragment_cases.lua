@@ -305,7 +305,8 @@ function M.define(it)
       local ROWS, COLUMNS = 16, 40
       -- What the operations promise: the relative error of ex2.approx is 2^-22, of rsqrt.approx 2^-22.9, of
       -- tanh.approx 2^-11; lg2.approx has an absolute error of 2^-22 in (0.5, 2) and a relative one of 2^-22
-      -- elsewhere. The rest is rounded correctly, once. `error` is what comes before the last rounding.
+      -- elsewhere; of / the error is 2 ulp (none by a constant power of two), of sqrt.approx 2^-23. The rest is
+      -- rounded correctly, once. `error` is what comes before the last rounding.
       local function scaled(x, e) return e * math.abs(x) end
       local function log2_error(x, y) return x > 0.5 and x < 2 and 2.0 ^ -22 or scaled(y, 2.0 ^ -22) end
       local function tanh(x)
@@ -329,7 +330,8 @@ function M.define(it)
             function(x, y)
                return log2_error(math.abs(x), y / math.log(2)) * math.log(2) + scaled(y, 2.0 ^ -23)
             end },
-         { "sqrt", function(x) return tc.sqrt(tc.abs(x)) end, function(x) return math.sqrt(math.abs(x)) end },
+         { "sqrt", function(x) return tc.sqrt(tc.abs(x)) end, function(x) return math.sqrt(math.abs(x)) end,
+            function(_, y) return scaled(y, 2.0 ^ -23) end },
          { "rsqrt", function(x) return tc.rsqrt(tc.abs(x)) end, function(x) return 1 / math.sqrt(math.abs(x)) end,
             function(_, y) return scaled(y, 2.0 ^ -22.9) end },
       }
@@ -338,7 +340,7 @@ function M.define(it)
          { "+", function(x, y) return x + y end },
          { "-", function(x, y) return x - y end },
          { "*", function(x, y) return x * y end },
-         { "/", function(x, y) return x / y end },
+         { "/", function(x, y) return x / y end, error = 2.0 ^ -22 },
          { "max", function(x, y) return tc.max(x, y) end, function(x, y) return math.max(x, y) end },
          { "min", function(x, y) return tc.min(x, y) end, function(x, y) return math.min(x, y) end },
          { "where", function(x, y) return tc.where(x:lt(y), x, y * 2) end, function(x, y)
@@ -392,6 +394,9 @@ function M.define(it)
                -- In doubles x * y + x of float32 is rounded already: the second rounding can go the other way.
                if op[1] == "fma" and name == "f32" then
                   return same(exact, out, function(y) return half_ulp(dtype, y) * (1 + 2.0 ^ -20) end, op[1])
+               end
+               if op.error then
+                  return same(exact, out, function(y) return scaled(y, op.error) + half_ulp(dtype, y) end, op[1])
                end
                same(map2(ROWS, COLUMNS, function(i, j) return r(exact[i][j]) end), out, 0, op[1])
             end)

@@ -38,7 +38,7 @@ local function run(M, N, K, o)
    local act = { relu = function(x) return math.max(x, 0) end, gelu = function(x)
       local y = math.sqrt(2 / math.pi) * (x + 0.044715 * x ^ 3)
       return x / (1 + math.exp(-2 * y))
-   end }
+   end, silu = function(x) return x / (1 + math.exp(-x)) end, sigmoid = function(x) return 1 / (1 + math.exp(-x)) end }
    local activation = o.host_epilogue or act[o.epilogue] or function(x) return x end
    for i, row in ipairs(expected) do
       for j, x in ipairs(row) do
@@ -155,6 +155,8 @@ describe("matmul's epilogue", function()
    end
    case("relu", { epilogue = "relu" })
    case("gelu", { epilogue = "gelu", atol = 2e-2 })
+   case("silu", { epilogue = "silu", atol = 2e-2 })
+   case("sigmoid", { epilogue = "sigmoid", atol = 2e-3 })
    case("bias", { with = { "bias" } })
    case("bias in bf16", { with = { "bias" }, bias_dtype = "bf16" })
    case("residual", { with = { "residual" } })
@@ -296,8 +298,8 @@ describe("matmul refuses", function()
       tc.ones({ 64, 60 }, "f16"), tc.ones({ 60, 64 }, "f16"))
    refuses("an unknown option", "unknown option 'biass'", a, b, nil, { biass = a })
    refuses("an option of the wrong kind", "option 'bias' must be an array, got integer 1", a, b, nil, { bias = 1 })
-   refuses("an unknown epilogue", "option 'epilogue' must be 'none', 'relu', 'gelu' or a function", a, b, nil,
-      { epilogue = "silu" })
+   refuses("an unknown epilogue", "option 'epilogue' must be one of none, gelu, relu, sigmoid, silu, or a function", a, b, nil,
+      { epilogue = "swish" })
    refuses("a bias of the wrong length", "'bias' has shape (32), expected (64)", a, b, nil,
       { bias = tc.ones({ 32 }, "f32") })
    refuses("an unknown field of config", "option 'config' has no field 'tile'", a, b, nil, { config = { tile = 1 } })

@@ -33,6 +33,7 @@ local function store_tile(o, p, acc)
       tc.wait_smem_to_gmem(i == 0 and 0 or 1, { wait_read_only = o.read_only })
       local piece = tc.async_load_tmem(acc:at(tc.all, tc.ds(i * width, width)))
       if o.bias then piece = piece + p.bias:tile({ p.n * (o.tn // width) + i }, { width }):load() end
+      if o.finish then piece = o.finish(piece, p.n) end
       p.out_smem[i % 2]:store(piece:astype(o.out))
       tc.commit_smem()
       tc.copy_smem_to_gmem(p.out_smem[i % 2], p.out:tile({ p.m, p.n * (o.tn // width) + i }, { o.tm, width }))

@@ -19,6 +19,33 @@ local function checked(options, run)
    return info
 end
 
+-- A call of a function in the machine code makes the assembler serialise every wgmma.
+describe("arithmetic in an epilogue on sm_90a", function()
+   local epilogues = {
+      ["/"] = function(x) return 1 / (x * x + 3) end, ["/ constant"] = function(x) return x / 3 end,
+      sqrt = function(x) return tc.sqrt(tc.abs(x)) end, rsqrt = function(x) return tc.rsqrt(tc.abs(x) + 1) end,
+      log = function(x) return tc.log(tc.abs(x) + 1) end, exp = function(x) return tc.exp(x) end,
+      tanh = function(x) return tc.tanh(x) end, silu = function(x) return x / (1 + tc.exp(-x)) end,
+      ["// and %"] = function(x)
+         local i = x:astype(tc.int32)
+         return (i // 7 + i % 5 + i // ((i & 3) + 1) + i % ((i & 7) + 1)):astype(tc.float32)
+      end,
+      ["recorded scalars"] = function(x, n)
+         local s = n:astype(tc.float32) + 2
+         return x * (tc.sqrt(s) / (s + 1) + (s / 3)) + (n // 3 + n % 5):astype(tc.float32)
+      end,
+   }
+   for name, finish in pairs(epilogues) do
+      it(("has no function calls: %s"):format(name), function()
+         local kernel = hopper.matmul { tm = 128, tn = 128, piece = 32, finish = finish }
+         local info = hopper.assembled(kernel)
+         if info.assembler_missing then return end
+         assert.not_matches("%(C75", info.log)
+         assert.is_nil(kernel:cubin { target = "sm_90a" }:find("$__internal", 1, true))
+      end)
+   end
+end)
+
 describe("a matmul on sm_90a", function()
    for _, tm in ipairs { 64, 128, 192, 256 } do
       it(("with M = %d"):format(tm), function()

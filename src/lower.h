@@ -76,6 +76,8 @@ int tc_log2(int64_t x); /* -1: not a power of two */
 /* a // b, or a % b, as in Lua; natural: both are unsigned, or known not to be negative. */
 struct mreg tc_low_floor_division(struct low *l, bool division, bool natural, struct mopnd a,
 				  struct mopnd b);
+/* d = a / b of f32. */
+void tc_low_float_division(struct low *l, struct mreg d, struct mopnd a, struct mopnd b);
 /* Static or named dimension as a value. */
 struct mopnd tc_low_dim(struct low *l, const struct dim *d);
 /* Axis of the kernel's grid or cluster, thread registers. */

@@ -1,5 +1,7 @@
 /* The instructions of one scalar op, operands given. */
 #include "compile.h"
+#include <math.h>
+#include <string.h>
 
 int tc_log2(int64_t x)
 {
@@ -60,23 +62,31 @@ static struct mreg floor_division(struct low *l, const struct val *v, struct mop
 	return tc_low_floor_division(l, v->op == SO_FLOORDIV, natural, a, b);
 }
 
-static struct mreg float_division(struct low *l, const struct val *v, struct mopnd a,
-				  struct mopnd b)
+/* 1 / b where that is exact, for a constant b; otherwise 0. */
+static float exact_reciprocal(struct mopnd b)
 {
-	struct mreg d = mi_f32(l), q = mi_f32(l);
+	uint32_t bits = (uint32_t)b.imm;
+	float value;
+	int exponent;
 
-	mi(l, "div.rn.f32", R(q), a, b);
-	if (v->op == SO_DIV)
-		return q;
-	mi(l, "cvt.rmi.f32.f32", R(d), R(q));
-	if (v->op == SO_MOD) {
-		struct mreg m = mi_f32(l), n = mi_f32(l);
+	if (b.kind != MO_F32)
+		return 0;
+	memcpy(&value, &bits, sizeof value);
+	return fabsf(frexpf(value, &exponent)) == 0.5f && isfinite(1 / value) ? 1 / value : 0;
+}
 
-		mi(l, "neg.f32", R(n), R(d));
-		mi(l, "fma.rn.f32", R(m), R(n), b, a);
-		return m;
-	}
-	return d;
+/*
+ * Within 2 ulp (PTX ISA, div), exact by a constant power of two.  div.rn would be a call of a
+ * function in the machine code, and next to a call the assembler serialises every wgmma.
+ */
+void tc_low_float_division(struct low *l, struct mreg d, struct mopnd a, struct mopnd b)
+{
+	float reciprocal = exact_reciprocal(b);
+
+	if (reciprocal != 0)
+		mi(l, "mul.rn.f32", R(d), a, mo_f32(reciprocal));
+	else
+		mi(l, "div.full.f32", R(d), a, b);
 }
 
 /* ops that are one instruction with two operands: of s32, f32, predicates */
@@ -111,7 +121,7 @@ static struct mreg result_register(struct low *l, const struct val *v)
 /* ops of one f32 */
 static const char *const functions[] = {
 	[SO_EXP2] = "ex2.approx.ftz.f32", [SO_LOG2] = "lg2.approx.f32",
-	[SO_RSQRT] = "rsqrt.approx.f32",  [SO_SQRT] = "sqrt.rn.f32",
+	[SO_RSQRT] = "rsqrt.approx.f32",  [SO_SQRT] = "sqrt.approx.f32",
 	[SO_TANH] = "tanh.approx.f32",
 };
 
@@ -158,10 +168,13 @@ struct mreg tc_low_compute(struct low *l, const struct val *v, const struct mopn
 	}
 	if (!v->arg[1])
 		return unary(l, v, a[0]);
-	if (v->op == SO_FLOORDIV || v->op == SO_MOD || v->op == SO_DIV)
-		return type == VT_F32 ? float_division(l, v, a[0], a[1])
-				      : floor_division(l, v, a[0], a[1]);
+	if (v->op == SO_FLOORDIV || v->op == SO_MOD)
+		return floor_division(l, v, a[0], a[1]);
 	d = result_register(l, v);
+	if (v->op == SO_DIV) {
+		tc_low_float_division(l, d, a[0], a[1]);
+		return d;
+	}
 	shift = v->op == SO_MUL && a[1].kind == MO_IMM ? tc_log2(a[1].imm) : -1;
 	if (type == VT_S32 && shift >= 0) {
 		mi(l, "shl.b32", R(d), a[0], I(shift));

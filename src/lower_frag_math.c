@@ -21,7 +21,7 @@ static const struct operation operations[] = {
 		    NULL},
 	[FO_MUL] = {"mul.rn.f32", "mul.rn.f16x2", "mul.rn.bf16x2", "mul.lo.s32", "mul.lo.u32", NULL,
 		    NULL},
-	[FO_DIV] = {"div.rn.f32", NULL, NULL, NULL, NULL, NULL, NULL},
+	[FO_DIV] = {"div.full.f32", NULL, NULL, NULL, NULL, NULL, NULL},
 	[FO_FLOORDIV] = {NULL, NULL, NULL, "div.s32", "div.u32", NULL, NULL},
 	[FO_MOD] = {NULL, NULL, NULL, "rem.s32", "rem.u32", NULL, NULL},
 	[FO_MAX] = {"max.f32", "max.f16x2", "max.bf16x2", "max.s32", "max.u32", NULL, "or.pred"},
@@ -39,7 +39,7 @@ static const struct operation operations[] = {
 	[FO_EXP] = {"ex2.approx.ftz.f32", NULL, NULL, NULL, NULL, NULL, NULL},
 	[FO_LOG] = {"lg2.approx.f32", NULL, NULL, NULL, NULL, NULL, NULL},
 	[FO_RSQRT] = {"rsqrt.approx.f32", NULL, NULL, NULL, NULL, NULL, NULL},
-	[FO_SQRT] = {"sqrt.rn.f32", NULL, NULL, NULL, NULL, NULL, NULL},
+	[FO_SQRT] = {"sqrt.approx.f32", NULL, NULL, NULL, NULL, NULL, NULL},
 	[FO_TANH] = {"tanh.approx.f32", NULL, NULL, NULL, NULL, NULL, NULL},
 	[FO_LT] = {"setp.lt.f32", NULL, NULL, "setp.lt.s32", "setp.lt.u32", NULL, NULL},
 	[FO_LE] = {"setp.le.f32", NULL, NULL, "setp.le.s32", "setp.le.u32", NULL, NULL},
@@ -112,6 +112,12 @@ static struct mopnd compute(struct low *l, enum frag_op op, enum dtype t, struct
 		struct mopnd b = x[1].kind == MO_HEX ? I((int32_t)x[1].imm) : x[1];
 
 		return R(tc_low_floor_division(l, op == FO_FLOORDIV, t == DT_U32, x[0], b));
+	}
+	if (op == FO_DIV) {
+		struct mreg q = mi_b32(l);
+
+		tc_low_float_division(l, q, x[0], x[1]);
+		return R(q);
 	}
 	if (op == FO_EXP)
 		x[0] = apply(l, "mul.rn.f32", false, (struct mopnd[]){x[0], mo_f32(log2_e)}, 2);

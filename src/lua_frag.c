@@ -502,20 +502,28 @@ static int frag_raise_concat(lua_State *L)
 
 /* ---- registration -------------------------------------------------------- */
 
-#define UNARY_DOC(name, text)                                                                      \
+#define UNARY_DOC(name, text, error)                                                               \
 	name "(x: Scalar|Fragment) -> Scalar|Fragment\n" text                                      \
-	     " of every element, or of a recorded f32."
+	     " of every element, or of a recorded f32. " error
 
 static const struct tc_function functions[] = {
 	{"full", frag_full, full_doc},
 	{"iota", frag_iota, iota_doc},
-	{"exp2", frag_exp2, UNARY_DOC("exp2", "2 to the power")},
-	{"log2", frag_log2, UNARY_DOC("log2", "Logarithm to base 2")},
-	{"exp", frag_exp, UNARY_DOC("exp", "e to the power")},
-	{"log", frag_log, UNARY_DOC("log", "Natural logarithm")},
-	{"rsqrt", frag_rsqrt, UNARY_DOC("rsqrt", "One over the square root")},
-	{"sqrt", frag_sqrt, UNARY_DOC("sqrt", "Square root")},
-	{"tanh", frag_tanh, UNARY_DOC("tanh", "Hyperbolic tangent")},
+	{"exp2", frag_exp2, UNARY_DOC("exp2", "2 to the power", "Relative error: 2^-22.")},
+	{"log2", frag_log2,
+	 UNARY_DOC("log2", "Logarithm to base 2",
+		   "Relative error: 2^-22; between 0.5 and 2 it is the absolute one.")},
+	{"exp", frag_exp,
+	 UNARY_DOC("exp", "e to the power",
+		   "Relative error: that of tc.exp2, and |x| 2^-23 by the rounding of x times log2 "
+		   "e.")},
+	{"log", frag_log,
+	 UNARY_DOC("log", "Natural logarithm",
+		   "Error: ln 2 times that of tc.log2, and the rounding of the product.")},
+	{"rsqrt", frag_rsqrt,
+	 UNARY_DOC("rsqrt", "One over the square root", "Relative error: 2^-22.9.")},
+	{"sqrt", frag_sqrt, UNARY_DOC("sqrt", "Square root", "Relative error: 2^-23.")},
+	{"tanh", frag_tanh, UNARY_DOC("tanh", "Hyperbolic tangent", "Relative error: 2^-11.")},
 	{"abs", frag_abs,
 	 "abs(x: number|Scalar|Fragment) -> number|Scalar|Fragment\n"
 	 "Absolute value, by elements."},

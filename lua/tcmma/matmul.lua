@@ -165,8 +165,9 @@ local function complete(problem)
   end
   local e = p.epilogue
   if e == "none" then p.epilogue = nil
-  elseif e ~= nil and e ~= "relu" and e ~= "gelu" and type(e) ~= "function" then
-    fail("option 'epilogue' must be 'none', 'relu', 'gelu' or a function of a fragment, got %s", tostring(e))
+  elseif e ~= nil and not kernel.activations[e] and type(e) ~= "function" then
+    fail("option 'epilogue' must be one of none, %s, or a function of a fragment, got %s", names(kernel.activations),
+      tostring(e))
   end
   check_pitch("a", p.K, p.dtype)
   check_pitch("b", p.transpose_b and p.K or p.N, p.dtype)
@@ -403,7 +404,7 @@ array of the type of `a` (bfloat16 for 8-bit floats).
 The epilogue, in float32: times `row_scale[m]`, times `column_scale[n]`, plus `bias[n]`, then the function `epilogue`,
 then plus `residual[m][n]`; then rounded to the type of `out`. Options:
 - `transpose_b` (false): `b` is stored as (N, K); 8-bit operands on Hopper need it
-- `epilogue`: `"relu"`, `"gelu"` (the tanh form), or a function of a fragment
+- `epilogue`: `"relu"`, `"gelu"` (the tanh form), `"silu"`, `"sigmoid"`, or a function of a fragment
 - `bias`, `column_scale` (N), `row_scale` (M), `residual` (M, N): arrays
 - `accumulate_f32` (true): false accumulates float16 operands in float16; on Hopper, true given for 8-bit operands
   adds the tensor core's short sums to float32 after each 128 of K

@@ -11,6 +11,8 @@
 local model = require "tcmma.matmul_model"
 local tc = require "tcmma"
 
+local kernel = {}
+
 local function cdiv(a, b) return (a + b - 1) // b end
 
 --- The counter of a ring of `stages` for one role: :slot(), :parity() of the phase that frees the slot, :next().
@@ -102,8 +104,13 @@ local function distances(pieces)
   return list
 end
 
-local activations = {
+local function sigmoid(x) return 1 / (1 + tc.exp(-x)) end
+
+--- The epilogues that have a name.
+kernel.activations = {
   relu = function(x) return tc.max(x, 0) end,
+  sigmoid = sigmoid,
+  silu = function(x) return x * sigmoid(x) end,
   -- The tanh form: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
   gelu = function(x)
     local inner = x * (x * x * 0.0356774081363001 + 0.797884560802865)
@@ -126,7 +133,7 @@ local function finish(problem, refs, x, at)
   if refs.column_scale then x = x * vector(refs.column_scale, at.swap) end
   if refs.bias then x = x + vector(refs.bias, at.swap) end
   local activation = problem.epilogue
-  if activation then x = (activations[activation] or activation)(x) end
+  if activation then x = (kernel.activations[activation] or activation)(x) end
   if at.residual then x = x + at.residual:load():astype(tc.float32) end
   return x
 end
@@ -382,8 +389,6 @@ local function body(problem, config, refs)
   end
   epilogue(function() tc.wait_smem_to_gmem(0) end)
 end
-
-local kernel = {}
 
 --- The kernel of a complete problem (with its target) and a complete configuration.
 function kernel.build(problem, config)
