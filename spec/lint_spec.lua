@@ -115,6 +115,39 @@ describe("An access of GMEM that lies outside of the array is a lint:", function
     local sum = tc.var(0.0)
     tc.range(256, function(i) sum:set(sum:get() + a:at(i + 1, 0):load()) end)
   end)
+  lints("but not a tile that the last turn of a loop loads or fetches ahead of a line that reads inside", {}, {},
+    function(a)
+      copied(a:tile({ 0, 0 }, { 64, 64 }), { 64, 64 })
+      tc.range(4, function(i)
+        copied(a:tile({ i + 1, 0 }, { 64, 64 }), { 64, 64 })
+        tc.async_prefetch(a:tile({ i + 2, 0 }, { 64, 64 }))
+      end)
+    end)
+  lints("but not the neighbours of a tile, of which the first and the last CTA lack one", { grid = { 4 } }, {},
+    function(a)
+      local m = tc.axis_index "m"
+      local sum = a:tile({ m, 0 }, { 64, 64 }):load()
+      sum = sum + a:tile({ m - 1, 0 }, { 64, 64 }):load()
+      sum = sum + a:tile({ m + 1, 0 }, { 64, 64 }):load()
+      a:tile({ m, 0 }, { 64, 64 }):store(sum)
+    end)
+  lints("and neighbours are one where they are stored", { grid = { 4 } }, { outside "which gets up to 256; all of it is" },
+    function(a)
+      local m = tc.axis_index "m"
+      a:tile({ m, 0 }, { 64, 64 }):store(tc.full({ 64, 64 }, 0, tc.f32))
+      a:tile({ m + 1, 0 }, { 64, 64 }):store(a:tile({ m, 0 }, { 64, 64 }):load())
+    end)
+  -- Three tiles, of two clusters of two CTAs.
+  lints("but not one of a CTA because of which a grid has whole clusters",
+    { args = { tc.gmem({ 384, 64 }, tc.f32) }, grid = { 2 }, cluster = { 2 } }, {}, function(a)
+      local tile = a:tile({ tc.axis_index "m" * 2 + tc.axis_index "cta", 0 }, shape)
+      tile:store(copied(tile):load())
+    end)
+  lints("and a whole cluster that lies outside is one",
+    { args = { tc.gmem({ 384, 64 }, tc.f32) }, grid = { 3 }, cluster = { 2 } }, { outside "which gets up to 640; " },
+    function(a) copied(a:tile({ tc.axis_index "m" * 2 + tc.axis_index "cta", 0 }, shape)) end)
+  lints("and so is a tile that the place in the cluster alone chooses", { grid = { 2 }, cluster = { 4 } },
+    { outside "which gets up to 384; " }, function(a) copied(a:tile({ tc.axis_index "cta", 0 }, shape)) end)
   lints("but not indices that belong together", { grid = { 4 } }, {}, function(a)
     local m = tc.axis_index "m"
     a:tile({ m - m // 2 * 2, 0 }, shape):load()

@@ -64,7 +64,8 @@ struct taken {
 	bool dense;
 };
 struct leaves {
-	bool first_turn; /* of every loop; else all of them */
+	bool first_turn;       /* of every loop; else all of them */
+	bool first_of_cluster; /* the CTA at 0 of each axis; else all of them */
 	const struct val *seen[MOST_LEAVES];
 	int count;
 };
@@ -81,12 +82,13 @@ static bool is_new(struct leaves *l, const struct val *v)
 	return true;
 }
 
-static bool axis_taken(const struct kern *k, const struct val *v, struct taken *t)
+static bool axis_taken(const struct kern *k, const struct val *v, bool first_of_cluster,
+		       struct taken *t)
 {
-	int64_t size =
-		v->axis < k->grid_rank ? k->grid[v->axis] : k->cluster[v->axis - k->grid_rank];
+	bool of_grid = v->axis < k->grid_rank;
+	int64_t size = of_grid ? k->grid[v->axis] : k->cluster[v->axis - k->grid_rank];
 
-	*t = (struct taken){0, size - 1, true};
+	*t = (struct taken){0, of_grid || !first_of_cluster ? size - 1 : 0, true};
 	return size > 0;
 }
 
@@ -161,7 +163,7 @@ static bool values_taken(const struct kern *k, const struct val *v, struct leave
 	}
 	switch (v->kind) {
 	case VAL_AXIS:
-		return is_new(l, v) && axis_taken(k, v, t);
+		return is_new(l, v) && axis_taken(k, v, l->first_of_cluster, t);
 	case VAL_INDEX:
 		return is_new(l, v) && counter_taken(v, l->first_turn, t);
 	case VAL_EXPR:
@@ -184,7 +186,8 @@ static bool is_certain(const struct site *site)
 struct beyond {
 	const char *at; /* NULL: it is inside, or may be */
 	int axis;
-	bool before; /* the array's begin */
+	bool before;   /* the array's begin */
+	bool at_times; /* other CTAs or turns are inside */
 };
 
 /* What one line does with an argument; an unrolled loop repeats it. */
@@ -213,12 +216,25 @@ static bool reads(const struct op *o)
 	return o->kind == OP_COPY_GMEM_TO_SMEM || o->kind == OP_LOAD || o->kind == OP_LOAD_SCALAR;
 }
 
+static bool follows_grid(const struct kern *k, const struct leaves *l)
+{
+	for (int i = 0; i < l->count; i++)
+		if (l->seen[i]->kind == VAL_AXIS && l->seen[i]->axis < k->grid_rank)
+			return true;
+	return false;
+}
+
+/* A grid is rounded up to whole clusters: the first CTA of the last one has a tile, at least. */
 static bool takes_from(const struct kern *k, const struct val *start, bool first_turn, int64_t end,
 		       struct taken *t)
 {
-	struct leaves leaves = {.first_turn = first_turn};
+	struct leaves all = {.first_turn = first_turn};
+	struct leaves first = {.first_turn = first_turn, .first_of_cluster = true};
+	struct taken of_first;
 
-	return values_taken(k, start, &leaves, t) && t->high >= end;
+	return values_taken(k, start, &all, t) && t->high >= end &&
+	       (!follows_grid(k, &all) ||
+		(values_taken(k, start, &first, &of_first) && of_first.high >= end));
 }
 
 /*
@@ -256,7 +272,7 @@ static struct beyond at_value(struct kern *k, const struct val *start, int axis,
 {
 	return (struct beyond){tc_arena_printf(&k->arena, "%s, which gets %s to %lld",
 					       tc_val_text(k, start), gets, (long long)value),
-			       axis, before};
+			       axis, before, true};
 }
 
 /* Along one axis; what begins before the array is outside of it for a copy to it. */
@@ -274,12 +290,12 @@ static struct beyond beyond(struct linting *n, const struct site *site, const st
 	if (site->times.maybe)
 		return inside;
 	if (is_behind_size(start, size))
-		return (struct beyond){tc_val_text(k, start), axis, false};
+		return (struct beyond){tc_val_text(k, start), axis, false, false};
 	if (all.low >= end || all.high < least)
 		return (struct beyond){tc_val_is_const(start, &value)
 					       ? tc_integer_text(k, value)
 					       : tc_join(k, tc_val_text(k, start), ", always"),
-				       axis, all.high < least};
+				       axis, all.high < least, false};
 	if (is_certain(site) && goes_beyond(k, site->op, r, start, end, &value))
 		return at_value(k, start, axis, false, "up", value);
 	if (is_certain(site) && goes_below(k, start, least, &value))
@@ -324,7 +340,7 @@ static struct access *access_of(struct linting *n, const struct site *site, cons
 
 static void look(struct linting *n, const struct site *site, const struct ref *r)
 {
-	struct beyond b = {NULL, 0, false};
+	struct beyond b = {.at = NULL};
 	struct access *a;
 
 	if (r->alloc->space != SP_GMEM)
@@ -338,6 +354,25 @@ static void look(struct linting *n, const struct site *site, const struct ref *r
 		a->beyond = b;
 }
 
+static bool may_run_ahead(const struct op *o)
+{
+	return reads(o) || o->kind == OP_ASYNC_PREFETCH;
+}
+
+/*
+ * What another line reads inside may be read outside by some: by a loop that loads ahead of its
+ * turns, or by the first and last CTAs of those that read of their neighbours, too.
+ */
+static bool runs_ahead(const struct linting *n, const struct access *a)
+{
+	if (!a->beyond.at_times || !may_run_ahead(a->site.op))
+		return false;
+	for (const struct access *b = n->accesses; b; b = b->next)
+		if (b->inside && b->ref->alloc == a->ref->alloc && may_run_ahead(b->site.op))
+			return true;
+	return false;
+}
+
 static void report_accesses(struct linting *n)
 {
 	struct kern *k = n->low.c->kern;
@@ -346,7 +381,7 @@ static void report_accesses(struct linting *n)
 		const struct beyond *b = &a->beyond;
 		const struct dim *size = &a->ref->alloc->shape[b->axis];
 
-		if (a->inside)
+		if (a->inside || runs_ahead(n, a))
 			continue;
 		add(n, &a->site, LINT_GMEM_OUTSIDE,
 		    "%s: its %s lies outside of %s, whose dimension %d ends at %s: it begins "
