@@ -49,6 +49,18 @@ describe("a GPU, by the driver's interface", function()
       print(d.name, d.target, table.concat(tc.devices(), " "))]])
   end)
 
+  with_assembler("tells once what the assembler warns of, unless TCMMA_WARNINGS is off", function()
+    local code = [[
+      package.path = "./spec/?.lua;" .. package.path
+      local k = require("wgmma_kernels").matmul{ piece = 32, finish = function(x) return 1 / (x * x + 3) end }
+      local text = k:ptx{ target = "sm_90a" }:gsub("div%.full", "div.rn")
+      local f = tc.ptx(text .. ".visible .entry harmless() { ret; }"):kernel("harmless")
+      f:launch{} f:launch{}]]
+    assert.equal("tcmma: warning: kernel 'harmless': (C7509) Potential Performance Loss: wgmma.mma_async instructions "
+      .. "are serialized due to the presence of Extern calls in the function 'matmul'\n", run(code))
+    assert.equal("", run(code, { TCMMA_WARNINGS = "0" }))
+  end)
+
   with_driver("says what it is", function()
     assert.equal("Fake GPU 40 132 1024 1980000 67108864 67108864 232448 13.0\n", run[[
       local p = tc.device().properties

@@ -307,7 +307,7 @@ describe("every object", function()
         local text = tostring(object)
         assert(not text:find("\n", 1, true), text)
         assert(not text:find("0x%x+"), stage .. " object " .. i .. ": " .. text)
-        assert(#text > 2 and #text < 200, text)
+        assert(#text > 2 and #text < 240, text)
       end
       if stage == "open" then k:finish() else k:close() end
     end

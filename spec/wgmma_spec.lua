@@ -46,6 +46,19 @@ describe("arithmetic in an epilogue on sm_90a", function()
    end
 end)
 
+describe("what the assembler warns of", function()
+   local hindered = hopper.matmul { tm = 128, tn = 128, piece = 32, finish = function(x) return 1 / (x * x + 3) end }
+   local text = hindered:ptx { target = "sm_90a" }:gsub("div%.full", "div.rn")
+
+   it("stands among the lints of k:info", function()
+      local info = tc.ptx(text):kernel():info()
+      if not info then return pending "no assembler" end
+      assert.matches("^%(C7509%) Potential Performance Loss: wgmma", info.warnings[1])
+      local lint = info.lints[#info.lints]
+      assert.are.same({ "assembler-warning", "lint", info.warnings[1] }, { lint.rule, lint.severity, lint.message })
+   end)
+end)
+
 describe("a matmul on sm_90a", function()
    for _, tm in ipairs { 64, 128, 192, 256 } do
       it(("with M = %d"):format(tm), function()

@@ -134,6 +134,13 @@ struct assembly_info {
 	int64_t smem; /* static, bytes */
 };
 bool tc_assembly_info(const char *log, const char *entry, struct assembly_info *info);
+/*
+ * The log's next message of lost performance, by its number C75xx, without the assembler's prefix:
+ * NULL after the last one.  *log begins at the whole log and moves on.
+ */
+const char *tc_assembly_warning(const char **log, size_t *length);
+/* Says those messages on standard error, unless TCMMA_WARNINGS is off. */
+void tc_assembly_warn(const char *name, const char *log);
 
 /* signature.c: the entries of a PTX text, without a PTX parser. */
 struct ptx_param {

@@ -25,13 +25,17 @@ struct gpu_module {
 static bool load_ptx(struct device *d, const struct launch *l, CUmodule *m, struct err *e)
 {
 	struct gpu *g = d->state;
-	char log[4096] = "", why[256];
-	int options[] = {CU_JIT_ERROR_LOG, CU_JIT_ERROR_LOG_SIZE};
-	void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
-	CUresult r = g->cu->module_load(m, l->ptx, 2, options, values);
+	char log[4096] = "", info[4096] = "", why[256];
+	int options[] = {CU_JIT_ERROR_LOG, CU_JIT_ERROR_LOG_SIZE, CU_JIT_INFO_LOG,
+			 CU_JIT_INFO_LOG_SIZE};
+	void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1), info,
+			  (void *)(uintptr_t)(sizeof info - 1)};
+	CUresult r = g->cu->module_load(m, l->ptx, 4, options, values);
 
-	if (r == CUDA_SUCCESS)
+	if (r == CUDA_SUCCESS) {
+		tc_assembly_warn(l->name, info);
 		return true;
+	}
 	if (tc_gpu_kills_context(r))
 		return tc_gpu_lose(d, r, e);
 	tc_gpu_error_text(g->cu, r, why, sizeof why);
@@ -54,20 +58,23 @@ static bool load_ptx(struct device *d, const struct launch *l, CUmodule *m, stru
 static bool load_module(struct device *d, const struct launch *l, CUmodule *m, struct err *e)
 {
 	struct gpu *g = d->state;
-	struct strbuf cubin = {0};
+	struct strbuf cubin = {0}, log = {0};
 
 	if (tc_needs_whole_program(l->ptx) && load_ptx(d, l, m, e))
 		return true;
 	if (g->lost[0] || tc_shared_tail_alignment(l->ptx))
 		return false;
-	bool ok = tc_assemble(l->ptx, l->ptx_length, d->target->name, &cubin, NULL, e);
+	bool ok = tc_assemble(l->ptx, l->ptx_length, d->target->name, &cubin, &log, e);
 
-	if (ok)
+	if (ok) {
+		tc_assembly_warn(l->name, log.text);
 		ok = tc_gpu_check(d, g->cu->module_load(m, cubin.text, 0, NULL, NULL),
 				  "cannot load the cubin", e);
+	}
 	else if (e->kind == ERR_ENVIRONMENT)
 		ok = load_ptx(d, l, m, e);
 	free(cubin.text);
+	free(log.text);
 	return ok;
 }
 

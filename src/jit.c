@@ -262,6 +262,32 @@ bool tc_assembly_info(const char *log, const char *entry, struct assembly_info *
 	return true;
 }
 
+const char *tc_assembly_warning(const char **log, size_t *length)
+{
+	while (*log && **log) {
+		const char *line = *log, *number = strstr(line, "(C75");
+		size_t n = strcspn(line, "\n");
+
+		*log = line + n + (line[n] == '\n');
+		if (number && number < line + n) {
+			*length = (size_t)(line + n - number);
+			return number;
+		}
+	}
+	return NULL;
+}
+
+void tc_assembly_warn(const char *name, const char *log)
+{
+	const char *warning;
+	size_t length;
+
+	if (!tc_config_boolean(CONFIG_warnings))
+		return;
+	while ((warning = tc_assembly_warning(&log, &length)))
+		fprintf(stderr, "tcmma: warning: kernel '%s': %.*s\n", name, (int)length, warning);
+}
+
 /* ---- NVRTC --------------------------------------------------------------- */
 
 const char *tc_nvrtc_version(void)

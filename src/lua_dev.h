@@ -135,7 +135,7 @@ struct program *tc_fresh_program(lua_State *L, const struct target *t);
 const struct program *tc_program_of_call(lua_State *L, int arg);
 /*
  * Sets `registers`, `spill_stores`, `spill_loads`, `stack`, `assembler` and `warnings` in the table
- * on top.  False: the log says nothing of the entry.
+ * on top, and adds the last to its `lints`.  False: the log says nothing of the entry.
  */
 bool tc_set_assembly(lua_State *L, const char *log, const char *entry, const char *assembler,
 		     struct assembly_info *info);

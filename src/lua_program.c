@@ -296,28 +296,39 @@ static void set_count(lua_State *L, const char *name, int64_t value)
 		tc_set_integer(L, name, value);
 }
 
-/* The log's lines of performance lost, by their numbers C75xx, without the assembler's prefix. */
-static void push_warnings(lua_State *L, const char *log)
+/* A warning of the assembler, at the top, as a lint. */
+static void push_warning_lint(lua_State *L, const char *message)
 {
-	lua_newtable(L);
-	for (const char *line = log; line && *line;) {
-		size_t n = strcspn(line, "\n");
-		const char *number = strstr(line, "(C75");
+	struct program_lint lint = {.rule = "assembler-warning", .message = message};
 
-		if (number && number < line + n) {
-			lua_pushlstring(L, number, (size_t)(line + n - number));
-			lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
-		}
-		line += n + (line[n] == '\n');
+	tc_push_lint(L, &lint);
+}
+
+/* Sets `warnings` in the table on top, and appends them to its `lints`. */
+static void set_warnings(lua_State *L, const char *log)
+{
+	const char *warning;
+	size_t n;
+
+	lua_newtable(L);
+	if (lua_getfield(L, -2, "lints") != LUA_TTABLE) {
+		lua_pop(L, 1);
+		lua_newtable(L);
 	}
+	while ((warning = tc_assembly_warning(&log, &n))) {
+		push_warning_lint(L, lua_pushlstring(L, warning, n));
+		lua_rawseti(L, -3, (lua_Integer)lua_rawlen(L, -3) + 1);
+		lua_rawseti(L, -3, (lua_Integer)lua_rawlen(L, -3) + 1);
+	}
+	lua_setfield(L, -3, "lints");
+	lua_setfield(L, -2, "warnings");
 }
 
 bool tc_set_assembly(lua_State *L, const char *log, const char *entry, const char *assembler,
 		     struct assembly_info *info)
 {
 	tc_set_string(L, "assembler", assembler);
-	push_warnings(L, log);
-	lua_setfield(L, -2, "warnings");
+	set_warnings(L, log);
 	if (!tc_assembly_info(log, entry, info))
 		return false;
 	set_count(L, "registers", info->registers);
@@ -368,26 +379,25 @@ static int kernel_info(lua_State *L)
 	return 1;
 }
 
-/* The text at -2 with the warnings at -1, a line each, before it. */
-static void add_warnings(lua_State *L)
-{
-	lua_Integer count = (lua_Integer)lua_rawlen(L, -1);
-
-	for (lua_Integer i = count; i > 0; i--) {
-		lua_rawgeti(L, -1, i);
-		luaL_tolstring(L, -1, NULL);
-		lua_pushfstring(L, "warning = %s\n%s", lua_tostring(L, -1), lua_tostring(L, -4));
-		lua_replace(L, -5);
-		lua_pop(L, 2);
-	}
-	lua_pop(L, 1);
-}
-
 static const char *text_or(lua_State *L, int index, const char *standard)
 {
 	const char *text = lua_tostring(L, index);
 
 	return text ? text : standard;
+}
+
+/* The lint on top as a line; those of the assembler are of the whole kernel. */
+static void push_lint_line(lua_State *L)
+{
+	lua_getfield(L, -1, "rule");
+	lua_getfield(L, -2, "lua_file");
+	lua_getfield(L, -3, "lua_line");
+	lua_getfield(L, -4, "message");
+	if (lua_isnil(L, -3))
+		lua_pushfstring(L, "lint = [%s] %s", text_or(L, -4, "?"), text_or(L, -1, "?"));
+	else
+		lua_pushfstring(L, "lint = [%s] %s:%s: %s", text_or(L, -4, "?"),
+				text_or(L, -3, "?"), text_or(L, -2, "?"), text_or(L, -1, "?"));
 }
 
 /* The text at -2 with the lints at -1, each with its place, before it. */
@@ -397,13 +407,8 @@ static void add_lints(lua_State *L)
 
 	for (lua_Integer i = (lua_Integer)lua_rawlen(L, list); i > 0; i--) {
 		if (lua_rawgeti(L, list, i) == LUA_TTABLE) {
-			lua_getfield(L, -1, "rule");
-			lua_getfield(L, -2, "lua_file");
-			lua_getfield(L, -3, "lua_line");
-			lua_getfield(L, -4, "message");
-			lua_pushfstring(L, "lint = [%s] %s:%s: %s\n%s", text_or(L, -4, "?"),
-					text_or(L, -3, "?"), text_or(L, -2, "?"),
-					text_or(L, -1, "?"), lua_tostring(L, text));
+			push_lint_line(L);
+			lua_pushfstring(L, "%s\n%s", lua_tostring(L, -1), lua_tostring(L, text));
 			lua_replace(L, text);
 		}
 		lua_settop(L, list);
@@ -440,10 +445,6 @@ static int info_tostring(lua_State *L)
 	lua_remove(L, -2);
 	luaL_addvalue(&b);
 	luaL_pushresult(&b);
-	if (lua_getfield(L, 1, "warnings") == LUA_TTABLE)
-		add_warnings(L);
-	else
-		lua_pop(L, 1);
 	if (lua_getfield(L, 1, "lints") == LUA_TTABLE)
 		add_lints(L);
 	else
@@ -472,9 +473,10 @@ static const struct tc_function methods[] = {
 	 "What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, "
 	 "`named_barriers`, `params`, `text` (roles and allocations), `lints` (`{rule=, message=, "
 	 "lua_file=, lua_line=, role=}`: what is legal and likely to be wrong, as reports of mode "
-	 "check list it); from the assembler `registers`, "
+	 "check list it, and `warnings`); from the assembler `registers`, "
 	 "`spill_stores`, `spill_loads`, `stack` (bytes), `assembler` (which one), `warnings` (its "
-	 "messages of lost performance), `log`, or `assembler_missing` with the reason. What uses "
+	 "messages of lost performance, which the first launch on a GPU tells too), `log`, or "
+	 "`assembler_missing` with the reason. What uses "
 	 "`setmaxnreg` is assembled by `ptxas` where it is installed, and for a launch by the "
 	 "driver: nvJitLink does not honour it. `estimate` (or `estimate_missing` with the reason) "
 	 "says what the kernel would reach on a machine of the target with TMEM, by a model that "
