@@ -214,6 +214,18 @@ describe("tc.semaphore_signal_parallel", function()
   refuses("takes refs",
     "bad argument #1 to 'semaphore_signal_parallel' (signal 2: ref or {ref, inc} expected, got integer 5)",
     function(ints) return { ints[0], 5 } end)
+  local function argument(text) return "bad argument #1 to 'semaphore_signal_parallel' (" .. text .. ")" end
+  refuses("adds integers", argument("signal 2: increment of the semaphore: integer or recorded s32 expected, "
+    .. "got number 1.5"), function(ints) return { ints[0], { ints[1], 1.5 } } end)
+  refuses("knows no other entries of a signal",
+    argument('signal 1: ref or {ref, inc} expected, but there is an entry at string "inc"'),
+    function(ints) return { { ints[0], inc = 2 } } end, function(ints) return { { ints[0], 2 } } end)
+  refuses("takes one increment of a signal",
+    argument("signal 1: ref or {ref, inc} expected, but there is an entry at integer 3"),
+    function(ints) return { { ints[0], 1, 2 } } end)
+  refuses("knows no options among the signals",
+    argument('signals: list of refs or {ref, inc} expected, but there is an entry at string "memory_scope"'),
+    function(ints) return { ints[0], memory_scope = "gpu" } end)
   refuses("takes a list", "bad argument #1 to 'semaphore_signal_parallel' (signals: 1 to 64 expected, got 0)",
     function() return {} end)
 end)

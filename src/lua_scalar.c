@@ -43,13 +43,20 @@ static bool is_integer_value(const struct lua_value *v)
 	       (v->kind == 'v' && v->val->type == VT_S32);
 }
 
-void tc_check_index_value(lua_State *L, int arg, struct lua_value *v, const char *what)
+bool tc_test_index_value(lua_State *L, int arg, struct lua_value *v)
 {
 	if (!tc_read_value(L, arg, v) || !is_integer_value(v))
-		tc_argerror(L, arg, "%s: integer or recorded s32 expected, got %s", what,
-			    tc_describe(L, arg));
+		return false;
 	if (v->kind == 'f')
 		v->kind = 'i';
+	return true;
+}
+
+void tc_check_index_value(lua_State *L, int arg, struct lua_value *v, const char *what)
+{
+	if (!tc_test_index_value(L, arg, v))
+		tc_argerror(L, arg, "%s: integer or recorded s32 expected, got %s", what,
+			    tc_describe(L, arg));
 }
 
 void tc_check_condition(lua_State *L, int arg, struct lua_value *v)

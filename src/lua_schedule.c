@@ -236,6 +236,18 @@ static void record_signals(struct kern *k, void *arg)
 	tc_kern_record(k, &s->draft);
 }
 
+/* Raises for a key of the list that is none of 1 .. count. */
+static void check_keys(lua_State *L, int list, lua_Integer count, const char *what)
+{
+	for (lua_pushnil(L); lua_next(L, list); lua_pop(L, 1)) {
+		lua_Integer i = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : 0;
+
+		if (i < 1 || i > count)
+			tc_argerror(L, 1, "%s expected, but there is an entry at %s", what,
+				    tc_describe(L, lua_gettop(L) - 1));
+	}
+}
+
 /* The entry on top of the stack: a ref, or {ref, inc}. */
 static void read_signal(lua_State *L, int number, struct signals *s)
 {
@@ -243,11 +255,15 @@ static void read_signal(lua_State *L, int number, struct signals *s)
 
 	s->value[i] = (struct lua_value){.kind = 'i', .i = 1};
 	if (lua_istable(L, top)) {
+		check_keys(L, top, 2, lua_pushfstring(L, "signal %d: ref or {ref, inc}", number));
+		lua_pop(L, 1);
 		lua_rawgeti(L, top, 1);
 		lua_rawgeti(L, top, 2);
-		if (!lua_isnil(L, -1))
-			tc_check_index_value(L, top + 2, &s->value[i],
-					     "increment of the semaphore");
+		if (!lua_isnil(L, -1) && !tc_test_index_value(L, top + 2, &s->value[i]))
+			tc_argerror(L, 1,
+				    "signal %d: increment of the semaphore: integer or recorded "
+				    "s32 expected, got %s",
+				    number, tc_describe(L, top + 2));
 		lua_pop(L, 1);
 	}
 	s->ref[i] = tc_test_recorded(L, -1, TC_REF);
@@ -279,6 +295,7 @@ static int semaphore_signal_parallel(lua_State *L)
 	if (count < 1 || count > TC_MAX_SIGNALS)
 		return tc_argerror(L, 1, "signals: 1 to %d expected, got %lld", TC_MAX_SIGNALS,
 				   (long long)count);
+	check_keys(L, 1, count, "signals: list of refs or {ref, inc}");
 	for (int i = 1; i <= count; i++) {
 		lua_rawgeti(L, 1, i);
 		read_signal(L, i, &s);

@@ -259,7 +259,8 @@ struct lua_value {
 	struct frag *frag;
 };
 bool tc_read_value(lua_State *L, int arg, struct lua_value *v);
-/* An integer or a recorded s32: raises with `what` ("index"). */
+/* An integer or a recorded s32; check: raises with `what` ("index"). */
+bool tc_test_index_value(lua_State *L, int arg, struct lua_value *v);
 void tc_check_index_value(lua_State *L, int arg, struct lua_value *v, const char *what);
 /* A boolean or a recorded predicate. */
 void tc_check_condition(lua_State *L, int arg, struct lua_value *v);
