@@ -544,7 +544,8 @@ function M.define(it)
    end)
 
    describe("reduce", function()
-      local shapes = { { 64, 32 }, { 24, 40 }, { 128, 96 }, { 3, 200 }, { 200, 3 }, { 1, 64 }, { 96, 1 } }
+      local shapes = { { 64, 32 }, { 24, 40 }, { 128, 96 }, { 3, 200 }, { 200, 3 }, { 1, 64 }, { 96, 1 },
+         { 1, 1032 }, { 2, 600 } }
       local ops = {
          sum = { 0, function(a, b) return a + b end },
          max = { -math.huge, math.max },
@@ -617,38 +618,47 @@ function M.define(it)
                v[i][j] = math.exp(v[i][j]) / sum
             end
          end
-         -- Difference and exponent are rounded, ex2 is off by 2^-22 above and below the line, and the sum
-         -- by 72 roundings.
-         same(v, out, function(y, i) return y * (exponents[i] * 2.0 ^ -22 + 2 * 2.0 ^ -22 + 74 * 2.0 ^ -24) end)
+         -- Difference and exponent are rounded, ex2 is off by 2^-22 above and below the line, the sum by
+         -- 72 roundings and the quotient by 2^-22.
+         same(v, out, function(y, i) return y * (exponents[i] * 2.0 ^ -22 + 3 * 2.0 ^ -22 + 74 * 2.0 ^ -24) end)
       end)
    end)
 
    describe("roles of several warpgroups", function()
-      for warpgroups = 2, 4 do
-         it("share a tile and its reductions: " .. warpgroups, function()
-            local a, out = numbers({ 100, 96 }, tc.f32, 32), tc.zeros({ 100, 96 }, tc.f32)
-            local rows, columns = tc.zeros({ 100 }, tc.f32), tc.zeros({ 96 }, tc.f32)
-            run("sm_90a", {}, { a, out, rows, columns }, function(x, o, r, c)
-               tc.role({ name = "main", warpgroups = warpgroups })(function()
-                  local v = x:load()
-                  o:store(v)
-                  r:store(v:reduce("sum", 1))
-                  c:store(v:reduce("max", 0))
-               end)
+      local function shared(warpgroups, m, n)
+         local a, out = numbers({ m, n }, tc.f32, 32), tc.zeros({ m, n }, tc.f32)
+         local rows, columns = tc.zeros({ m }, tc.f32), tc.zeros({ n }, tc.f32)
+         run("sm_90a", {}, { a, out, rows, columns }, function(x, o, r, c)
+            tc.role({ name = "main", warpgroups = warpgroups })(function()
+               local v = x:load()
+               o:store(v)
+               r:store(v:reduce("sum", 1))
+               c:store(v:reduce("max", 0))
             end)
-            local v, r, c, size = a:totable(), {}, {}, {}
-            for i = 1, 100 do
-               r[i], size[i] = 0, 0
-               for j = 1, 96 do
-                  r[i], size[i] = r[i] + v[i][j], size[i] + math.abs(v[i][j])
-                  c[j] = math.max(c[j] or -math.huge, v[i][j])
-               end
-            end
-            same(v, out)
-            same(r, rows, function(_, i) return 96 * 2.0 ^ -24 * size[i] end)
-            same(c, columns)
          end)
+         local v, r, c, size = a:totable(), {}, {}, {}
+         for i = 1, m do
+            r[i], size[i] = 0, 0
+            for j = 1, n do
+               r[i], size[i] = r[i] + v[i][j], size[i] + math.abs(v[i][j])
+               c[j] = math.max(c[j] or -math.huge, v[i][j])
+            end
+         end
+         same(v, out)
+         same(r, rows, function(_, i) return n * 2.0 ^ -24 * size[i] end)
+         same(c, columns)
       end
+      for warpgroups = 2, 4 do
+         it("share a tile and its reductions: " .. warpgroups, function() shared(warpgroups, 100, 96) end)
+      end
+
+      -- 128 registers of each thread.
+      it("share rows that are fewer than their warps", function()
+         shared(1, 1, 16384)
+         shared(2, 1, 4096)
+         shared(2, 2, 3000)
+         shared(3, 2, 1000)
+      end)
    end)
 
    describe("a var of a fragment", function()

@@ -83,14 +83,29 @@ static int power_of_two_from(int n)
 	return p;
 }
 
+/* Fewer elements of a row a thread are not worth that warps meet for it. */
+#define LEAST_ACROSS_WARPS 8
+
+/* Threads along an axis that is reduced: of one warp, but of several where rows are too few. */
+static int threads_reduced(int threads, int rows, int columns)
+{
+	int most = threads / power_of_two_from(rows);
+
+	while (most > 32 && most * LEAST_ACROSS_WARPS > columns)
+		most /= 2;
+	return most > 32 ? most : 32;
+}
+
 void tc_distribution_linear(struct distribution *d, const int extent[2], int threads, int fast,
-			    int vector, bool in_warp)
+			    int vector, bool reduced)
 {
 	struct axis_map *f = &d->axis[fast], *s = &d->axis[1 - fast];
 	int along = power_of_two_from((extent[fast] + vector - 1) / vector);
-	int most = in_warp ? 32 : threads & -threads;
+	int most = threads & -threads;
 	int across;
 
+	if (reduced && most > 32)
+		most = threads_reduced(most, extent[1 - fast], extent[fast]);
 	memset(d, 0, sizeof *d);
 	d->kind = DIST_LINEAR;
 	d->threads = threads;

@@ -56,11 +56,11 @@ void tc_distribution_halves(struct distribution *d, int columns, int warpgroups,
 /* `vector` neighbours of each 4 * vector columns belong to a thread. */
 void tc_distribution_mma(struct distribution *d, int columns, int warpgroups, int vector);
 /*
- * `vector` neighbours along `fast` belong to a thread; `in_warp`: the threads
- * along `fast` are lanes of one warp (what reduces along it wants).
+ * `vector` neighbours along `fast` belong to a thread; `reduced`: the threads along `fast` are
+ * lanes of one warp, unless there are fewer rows than warps.
  */
 void tc_distribution_linear(struct distribution *d, const int extent[2], int threads, int fast,
-			    int vector, bool in_warp);
+			    int vector, bool reduced);
 /* Warpgroup i has the rows from 64 * i of a distribution of 64. */
 void tc_distribution_cut_rows(struct distribution *d, int warpgroups);
 bool tc_distribution_equal(const struct distribution *a, const struct distribution *b);
@@ -111,7 +111,7 @@ struct frag_plan *tc_frag_plan(struct low *l);
 const struct distribution *tc_frag_distribution(struct low *l, int node);
 /* What a group gets that no TMEM access fixes. */
 void tc_frag_linear(const struct role_plan *r, struct distribution *d, const int extent[2],
-		    int fast, int vector, bool in_warp);
+		    int fast, int vector, bool reduced);
 /* What a TMEM view dictates; fails where it cannot be loaded or stored. */
 void tc_frag_tmem_distribution(struct low *l, const struct ref *r, const struct role *role,
 			       struct distribution *d);

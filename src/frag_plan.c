@@ -301,18 +301,18 @@ static void plan_scope(struct low *l, struct frag_plan *p, const struct scope *s
  * of anything else every clone has a copy.
  */
 void tc_frag_linear(const struct role_plan *r, struct distribution *d, const int extent[2],
-		    int fast, int vector, bool in_warp)
+		    int fast, int vector, bool reduced)
 {
 	int rows[2] = {64, extent[1]};
 
 	if (r->clones > 1 && extent[0] == 64 * r->clones) {
-		tc_distribution_linear(d, rows, r->threads, fast, vector, in_warp);
+		tc_distribution_linear(d, rows, r->threads, fast, vector, reduced);
 		if (tc_axis_limit(&d->axis[0]) == 64) {
 			tc_distribution_cut_rows(d, r->clones);
 			return;
 		}
 	}
-	tc_distribution_linear(d, extent, r->threads, fast, vector, in_warp);
+	tc_distribution_linear(d, extent, r->threads, fast, vector, reduced);
 	if (r->clones > 1)
 		d->replica = (struct thread_field){7, r->clones, 0};
 	d->threads *= r->clones;
