@@ -295,6 +295,14 @@ describe("row numbers", function()
     function(o) return o.a:at(o.matrix) end, function(o) copy(o, o.a:at(o.matrix[1])) end)
   refuses("of 64 bits", "Gather/scatter indices must be integers that are at most 32-bit wide",
     function(o) return o.a:at(o.wide) end)
+  it("says where indices with a sign come from", function()
+    helper.recording({ args = { tc.gmem({ 16, 64 }, tc.f16), tc.gmem({ 8 }, tc.int32) } }, function(_, x, signed)
+      local line = debug.getinfo(1, "l").currentline + 1
+      local message = helper.message(function() return x:at(signed:load()) end)
+      assert.matches(('the vector of indices is SMEM ref, int32 (8,), allocated at line %d ("rows")'):format(line), message,
+        1, true)
+    end)
+  end)
   refuses("with a sign", "Gather/scatter indices must be unsigned", function(o) return o.a:at(o.signed) end)
   refuses("that are no fours", "Rows are gathered and scattered by fours, but there are 6 row numbers.",
     function(o) return o.a:at(o.odd) end)

@@ -19,16 +19,16 @@ static void check_rows(struct kern *k, const struct ref *rows)
 	const struct dtype_info *d = &tc_dtypes[rows->alloc->dtype];
 
 	if (rows->alloc->space == SP_TMEM)
-		tc_documented(&k->err, GATHER_SPACE, tc_got(k, "the indices", rows));
+		tc_documented(&k->err, GATHER_SPACE, tc_got(k, "the vector of indices", rows));
 	tc_check_own(k, rows);
 	if (rows->rank != 1)
-		tc_documented(&k->err, GATHER_RANK, tc_got(k, "the indices", rows));
+		tc_documented(&k->err, GATHER_RANK, tc_got(k, "the vector of indices", rows));
 	if (d->klass == 'F' || d->klass == 'B' || d->bits > 32 || d->bits < 8)
-		tc_documented(&k->err, GATHER_WIDTH, tc_got(k, "the indices", rows));
+		tc_documented(&k->err, GATHER_WIDTH, tc_got(k, "the vector of indices", rows));
 	if (d->klass != 'U')
-		tc_documented(&k->err, GATHER_SIGN, tc_got(k, "the indices", rows));
+		tc_documented(&k->err, GATHER_SIGN, tc_got(k, "the vector of indices", rows));
 	if (rows->shape[0].size % 4 || rows->shape[0].size < 0)
-		tc_documented(&k->err, GATHER_COUNT, tc_got(k, "the indices", rows),
+		tc_documented(&k->err, GATHER_COUNT, tc_got(k, "the vector of indices", rows),
 			      rows->shape[0].size < 0 ? rows->shape[0].name
 						      : tc_integer_text(k, rows->shape[0].size));
 }

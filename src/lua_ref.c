@@ -62,7 +62,11 @@ static const struct ref *store_numbers(struct kern *k, const struct view *v,
 				       const struct index *index)
 {
 	const struct frag *f = v->numbers;
-	struct alloc draft = {.space = SP_SMEM, .dtype = f->dtype, .rank = f->rank, .name = "rows"};
+	struct alloc draft = {.space = SP_SMEM,
+			      .dtype = f->dtype,
+			      .rank = f->rank,
+			      .name = "rows",
+			      .pos = k->err.pos};
 	struct op store = {.kind = OP_STORE};
 
 	for (int i = 0; i < f->rank; i++)
