@@ -184,6 +184,8 @@ build = {
             "src/frag_plan.c",
             "src/gpu.c",
             "src/gpu_launch.c",
+            "src/gpu_wait.c",
+            "src/interrupt.c",
             "src/jit.c",
             "src/kern.c",
             "src/layout.c",

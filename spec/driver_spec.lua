@@ -32,6 +32,9 @@ local PTX = [[
 .visible .entry wild() { ret; }
 .visible .entry trap() { ret; }
 .visible .entry harmless() { ret; }
+.visible .entry slow() { ret; }
+.visible .entry endless() { ret; }
+.visible .entry asserts() { ret; }
 ]]
 
 local function run(code, environment)
@@ -264,5 +267,100 @@ describe("a GPU, by the driver's interface", function()
       print(pcall(k, tc.zeros({ 8 }, "f32")))]]
     assert.matches("kernel 'k' is for sm_100a, but cuda:0 runs sm_90a. With TCMMA_DEVICE=emulator:sm_100a", output,
       1, true)
+  end)
+
+  describe("that does not finish", function()
+    local RUNNING = "kernel 'endless' has been running for %d s on cuda:0; k:emulate({mode = \"check\"}, ...) "
+      .. "tells who waits for what"
+
+    with_assembler("is waited for as long as it takes", function()
+      assert.equal("true\ttrue\n", run[[
+        local a = tc.zeros({ 4 }, "i32")
+        local function seconds() local f = io.open "/proc/uptime" local s = f:read "n" f:close() return s end
+        local start = seconds()
+        m:kernel("slow"):launch{}
+        print(a:equal(tc.zeros({ 4 }, "i32")), seconds() - start > 0.25)]])
+    end)
+
+    with_assembler("is told of, then given up", function()
+      local started = os.time()
+      local output = run([[
+        local a = tc.zeros({ 4 }, "i32")
+        m:kernel("endless"):launch{}
+        print(pcall(function() tc.device():synchronize() end))
+        print(pcall(a.totable, a))]], { TCMMA_GPU_PROGRESS = "1", TCMMA_GPU_TIMEOUT = "3" })
+      assert.matches("^" .. RUNNING:format(1):gsub("[%(%)%.%-]", "%%%0") .. "\n"
+        .. RUNNING:format(2):gsub("[%(%)%.%-]", "%%%0") .. "\nfalse\t", output)
+      assert.matches(RUNNING:format(3) .. "\nThat is the limit of TCMMA_GPU_TIMEOUT", output, 1, true)
+      assert.matches("cuda:0 is lost since an earlier failure (" .. RUNNING:format(3), output, 1, true)
+      assert.is_true(os.time() - started < 8)
+    end)
+
+    -- Everything that waits, and what happens to what is alive then.
+    for what, wait in pairs{
+      ["a stream"] = "s:synchronize()",
+      ["an event"] = "local e = d:event():record(s) e:since(d:event():record())",
+      ["the device with a stream"] = "d:synchronize()",
+      ["a copy to the GPU"] = "tc.from_table({ 1 }, 'i32')",
+      ["a copy back"] = "a:totable()",
+    } do
+      with_assembler("gives up waiting for " .. what, function()
+        local output = run([[
+          local d, a = tc.device(), tc.zeros({ 4 }, "i32")
+          local s = d:stream()
+          m:kernel("endless"):launch{ stream = s }
+          local b = tc.ones({ 4 }, "f32"); ]] .. wait, { TCMMA_GPU_TIMEOUT = "1" })
+        assert.matches(RUNNING:format(1) .. "\nThat is the limit", output, 1, true)
+      end)
+    end
+
+    with_assembler("does not stop finalizers, nor the end of the process for more than the limit", function()
+      local output = run([[
+        local a, b = tc.zeros({ 4 }, "i32"), tc.zeros({ 4 }, "i32")
+        m:kernel("endless"):launch{}
+        a:free()
+        b = nil
+        collectgarbage()
+        print "here"]], { TCMMA_GPU_TIMEOUT = "1" })
+      assert.matches("^here\n" .. RUNNING:format(1):gsub("[%(%)%.%-]", "%%%0"), output)
+    end)
+
+    with_assembler("gives back what is no more used when it is done", function()
+      assert.equal("true\tfalse\ttrue\n", run[[
+        local d = tc.device()
+        local free = d.properties.memory_free
+        local a = tc.zeros({ 1024 }, "i32")
+        m:kernel("slow"):launch{}
+        a:free()
+        local kept = d.properties.memory_free
+        d:synchronize()
+        print(kept < free, d.properties.memory_free == kept, d.properties.memory_free == free)]])
+    end)
+
+    with_assembler("is left by Ctrl-C, and the process ends", function()
+      local output = run[[
+        m:kernel("endless"):launch{}
+        local pid = io.open "/proc/self/stat":read "n"
+        os.execute("(sleep 0.5; kill -INT " .. pid .. ") &")
+        print(pcall(function() tc.device():synchronize() end))]]
+      assert.matches("interrupted while waiting for kernel 'endless' on cuda:0, which still runs", output, 1, true)
+    end)
+  end)
+
+  with_assembler("the text of a failed tc.assert is in the error", function()
+    local output = run[[
+      m:kernel("asserts"):launch{}
+      print(pcall(function() tc.device():synchronize() end))]]
+    assert.matches("kernel 'asserts' failed on cuda:0: tc.assert: x.lua:7: too large\n", output, 1, true)
+  end)
+
+  with_driver("an event that was not recorded cannot measure", function()
+    local output = run[[
+      local d = tc.device()
+      local a, b = d:event():record(), d:event()
+      print(pcall(b.since, b, a))
+      print(pcall(a.since, a, b))]]
+    assert.matches("bad argument #1 [^\n]*the event was not recorded: call earlier:record%(%)", output)
+    assert.matches("the event was not recorded.*the event was not recorded", output)
   end)
 end)

@@ -40,7 +40,7 @@ static void begin(struct compilation *c)
 	p->target = c->target;
 	p->entry = tc_ptx_identifier(&names, c->kern->name);
 	if ((*p->entry >= '0' && *p->entry <= '9') || !strcmp(p->entry, "smem") ||
-	    !strcmp(p->entry, "vprintf"))
+	    !strcmp(p->entry, "vprintf") || !strcmp(p->entry, TC_ASSERT_VARIABLE))
 		p->entry = tc_arena_printf(c->arena, "kernel_%s", p->entry);
 	for (int i = 0; i < 3; i++)
 		p->cluster[i] = cluster_size(c->kern, i);

@@ -7,6 +7,8 @@
 
 #include "tc.h"
 
+#include <signal.h>
+
 struct emu_cta_memory;
 struct emu_trace_event;
 
@@ -61,7 +63,7 @@ struct device_ops {
 	void *(*event_new)(struct device *d, struct err *e);
 	void (*event_free)(struct device *d, void *event);
 	bool (*event_record)(struct device *d, void *event, void *stream, struct err *e);
-	/* Waits for `to`; milliseconds from one record to the other. */
+	/* Both were recorded.  Waits for them; milliseconds from one record to the other. */
 	bool (*event_elapsed)(struct device *d, void *from, void *to, double *ms, struct err *e);
 	void (*properties)(struct device *d, struct device_properties *p);
 };
@@ -192,6 +194,15 @@ struct progress {
 void tc_progress_begin(struct progress *p, const struct launch *l);
 void tc_progress_show(struct progress *p, uint64_t instructions, uint64_t block);
 void tc_progress_end(struct progress *p);
+
+/* interrupt.c: SIGINT sets a flag between begin and end, unless the process ignores it. */
+struct interrupt {
+	struct sigaction old;
+	bool caught;
+};
+void tc_interrupt_begin(struct interrupt *i);
+bool tc_interrupt_seen(void); /* since the last begin */
+void tc_interrupt_end(struct interrupt *i);
 
 /* cache.c */
 bool tc_cache_get(uint64_t key[2], struct strbuf *data);

@@ -156,7 +156,6 @@ struct lines {
 	uint32_t line;  /* of the text, from 1 */
 	size_t counted; /* bytes of it that are counted */
 	struct srcpos at;
-	const char *note; /* of the op at `at` */
 	uint32_t checked; /* the last line with a check */
 	bool stale;       /* the table speaks of that check */
 	int capacity;
@@ -186,11 +185,6 @@ static void put_loc(struct compilation *c, struct lines *n, struct strbuf *b, st
 		tc_printf(b, "\t.loc %d %d 0\n", file_number(c, n, pos.file), pos.line);
 }
 
-static const char *assert_text(const struct op *op)
-{
-	return op->u.assertion.message ? op->u.assertion.message : "assertion failed";
-}
-
 static void add_line(struct compilation *c, struct lines *n, struct strbuf *b, struct srcpos pos,
 		     const char *note)
 {
@@ -216,23 +210,21 @@ static void add_line(struct compilation *c, struct lines *n, struct strbuf *b, s
 static void map_line(struct compilation *c, struct lines *n, struct strbuf *b, const struct op *op)
 {
 	struct srcpos pos = op ? op->pos : (struct srcpos){0};
-	const char *note = op && op->kind == OP_ASSERT ? assert_text(op) : NULL;
 	bool same = pos.line == n->at.line && pos.file == n->at.file;
 
-	if (same && note == n->note && !n->stale)
+	if (same && !n->stale)
 		return;
 	if (!same)
 		put_loc(c, n, b, pos);
 	n->at = pos;
-	n->note = note;
 	/* A check's own entry holds for its whole line. */
 	if (n->stale && line_number(n, b) == n->checked)
 		return;
 	n->stale = false;
-	add_line(c, n, b, pos, note);
+	add_line(c, n, b, pos, NULL);
 }
 
-/* On the line of what comes next.  Checks that share it share their reasons. */
+/* On the line of what comes next.  Checks that share it have a line of its note each. */
 static void put_check(struct compilation *c, struct lines *n, struct strbuf *b,
 		      const struct minst *m)
 {
@@ -246,7 +238,7 @@ static void put_check(struct compilation *c, struct lines *n, struct strbuf *b,
 	if (n->stale && line_number(n, b) == n->checked) {
 		struct program_line *last = &p->lines[p->line_count - 1];
 
-		last->note = tc_arena_printf(c->arena, "%s, or %s", last->note, m->opcode);
+		last->note = tc_arena_printf(c->arena, "%s\n%s", last->note, m->opcode);
 		return;
 	}
 	n->checked = line_number(n, b);
@@ -292,6 +284,10 @@ static void put_header(struct compilation *c, struct strbuf *b)
 	if (c->uses_vprintf)
 		tc_puts(b, ".extern .func (.param .b32 result) vprintf (.param .b64 format, "
 			   ".param .b64 arguments);\n");
+	if (c->uses_assert)
+		tc_puts(b, ".extern .func __assertfail (.param .b64 message, .param .b64 file, "
+			   ".param .b32 line, .param .b64 function, .param .b64 size);\n"
+			   ".visible .global .align 8 .u64 " TC_ASSERT_VARIABLE "[2];\n");
 	for (int i = 0; i < c->strings.count; i++)
 		put_string(b, i, c->strings.item[i]);
 	tc_printf(b, "\n.visible .entry %s(\n", p->entry);

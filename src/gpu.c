@@ -24,39 +24,25 @@ const char *tc_gpu_error_text(const struct cuda_driver *cu, CUresult r, char *ou
 	return out;
 }
 
-/* The kernels that may have caused an error that came late. */
-static void list_pending(const struct gpu *g, char *out, size_t size)
-{
-	unsigned kept = g->pending_count < PENDING ? g->pending_count : PENDING;
-	size_t length = 0;
-
-	out[0] = '\0';
-	for (unsigned i = 0; i < kept; i++) {
-		const char *name = g->pending[(g->pending_count - 1 - i) % PENDING];
-		bool repeated = false;
-		for (unsigned j = 0; j < i && !repeated; j++)
-			repeated = !strcmp(name, g->pending[(g->pending_count - 1 - j) % PENDING]);
-		if (!repeated && length + NAME_SIZE + 8 < size)
-			length += (size_t)sprintf(out + length, "%s'%s'", length ? ", " : "", name);
-	}
-}
-
 bool tc_gpu_lose(struct device *d, CUresult r, struct err *e)
 {
 	struct gpu *g = d->state;
-	char why[256], names[640];
+	char why[256], kernels[768];
+	const char *text = g->record ? g->record->text : "";
 
-	list_pending(g, names, sizeof names);
+	tc_gpu_pending_text(g, kernels, sizeof kernels);
 	tc_gpu_error_text(g->cu, r, why, sizeof why);
-	snprintf(g->lost, sizeof g->lost, "%s%s%s failed on %s: %s",
-		 *names ? "kernel " : "a kernel", names,
-		 g->pending_count > 1 && strchr(names, ',') ? " (one of them, latest first)" : "",
-		 d->name, why);
+	if (*text)
+		snprintf(g->lost, sizeof g->lost, "%s failed on %s: tc.assert: %.*s", kernels,
+			 d->name, TC_ASSERT_TEXT, text);
+	else
+		snprintf(g->lost, sizeof g->lost, "%s failed on %s: %s", kernels, d->name, why);
 	return tc_dev_fail(e, ERR_USER, "lost",
-			   "%s\nThe GPU's context is lost with it: start the process again. "
-			   "TCMMA_LAUNCH_BLOCKING=1 reports a fault at its launch; `:emulate` says "
-			   "where it is.",
-			   g->lost);
+			   "%s\nThe GPU's context is lost with it: start the process again.%s",
+			   g->lost,
+			   *text ? ""
+				 : " TCMMA_LAUNCH_BLOCKING=1 reports a fault at its launch; "
+				   "`:emulate` says where it is.");
 }
 
 /* True when r is success; else sets e from what was done. */
@@ -101,6 +87,11 @@ static uint64_t alloc(struct device *d, uint64_t bytes, const char *name, struct
 	if (!g)
 		return 0;
 	CUresult r = g->cu->mem_alloc(&address, bytes ? bytes : 1);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && g->deferred) {
+		if (!tc_gpu_synchronize(d, e))
+			return 0;
+		r = g->cu->mem_alloc(&address, bytes ? bytes : 1);
+	}
 	if (r == CUDA_ERROR_OUT_OF_MEMORY) {
 		g->cu->mem_info(&free_bytes, &total);
 		tc_dev_fail(e, ERR_MEMORY, NULL,
@@ -112,24 +103,9 @@ static uint64_t alloc(struct device *d, uint64_t bytes, const char *name, struct
 	return tc_gpu_check(d, r, "cannot allocate memory", e) ? address : 0;
 }
 
-/* A dead context has freed its memory already. */
 static void release(struct device *d, uint64_t address)
 {
-	struct err ignored = {0};
-	struct gpu *g = tc_gpu_enter(d, &ignored);
-
-	if (g)
-		g->cu->mem_free(address);
-}
-
-static bool synchronize(struct device *d, struct err *e)
-{
-	struct gpu *g = tc_gpu_enter(d, e);
-
-	if (!g || !tc_gpu_check(d, g->cu->context_synchronize(), "cannot wait for the device", e))
-		return false;
-	g->pending_count = 0;
-	return true;
+	tc_gpu_defer(d, NULL, address);
 }
 
 /* Copies wait for the whole device first, so that work on any stream is seen. */
@@ -137,15 +113,16 @@ static bool copy_out(struct device *d, void *dst, uint64_t src, uint64_t bytes, 
 {
 	struct gpu *g = d->state;
 
-	return synchronize(d, e) && (!bytes || tc_gpu_check(d, g->cu->copy_to_host(dst, src, bytes),
-							    "cannot copy to the host", e));
+	return tc_gpu_synchronize(d, e) &&
+	       (!bytes || tc_gpu_check(d, g->cu->copy_to_host(dst, src, bytes),
+				       "cannot copy to the host", e));
 }
 
 static bool copy_in(struct device *d, uint64_t dst, const void *src, uint64_t bytes, struct err *e)
 {
 	struct gpu *g = d->state;
 
-	return synchronize(d, e) &&
+	return tc_gpu_synchronize(d, e) &&
 	       (!bytes || tc_gpu_check(d, g->cu->copy_to_device(dst, src, bytes),
 				       "cannot copy to the GPU", e));
 }
@@ -165,9 +142,10 @@ static void *stream_new(struct device *d, struct err *e)
 	struct gpu *g = tc_gpu_enter(d, e);
 	CUstream s = NULL;
 
-	return g && tc_gpu_check(d, g->cu->stream_create(&s, 0), "cannot create a stream", e)
-		       ? s
-		       : NULL;
+	if (!g || !tc_gpu_check(d, g->cu->stream_create(&s, 0), "cannot create a stream", e))
+		return NULL;
+	g->streams = true;
+	return s;
 }
 
 static void stream_free(struct device *d, void *stream)
@@ -177,14 +155,6 @@ static void stream_free(struct device *d, void *stream)
 
 	if (g)
 		g->cu->stream_destroy(stream);
-}
-
-static bool stream_synchronize(struct device *d, void *stream, struct err *e)
-{
-	struct gpu *g = tc_gpu_enter(d, e);
-
-	return g &&
-	       tc_gpu_check(d, g->cu->stream_synchronize(stream), "cannot wait for the stream", e);
 }
 
 static void *event_new(struct device *d, struct err *e)
@@ -218,7 +188,7 @@ static bool event_elapsed(struct device *d, void *from, void *to, double *ms, st
 	struct gpu *g = tc_gpu_enter(d, e);
 	float elapsed = 0;
 
-	if (!g || !tc_gpu_check(d, g->cu->event_synchronize(to), "cannot wait for the event", e) ||
+	if (!g || !tc_gpu_wait_event(d, from, e) || !tc_gpu_wait_event(d, to, e) ||
 	    !tc_gpu_check(d, g->cu->event_elapsed(&elapsed, from, to),
 			  "cannot measure between the events", e))
 		return false;
@@ -252,7 +222,13 @@ static void close_device(struct device *d)
 {
 	struct gpu *g = d->state;
 
-	g->cu->context_release(g->id);
+	if (tc_gpu_finish(d)) {
+		if (g->all)
+			g->cu->event_destroy(g->all);
+		if (g->record)
+			g->cu->host_free(g->record);
+		g->cu->context_release(g->id);
+	}
 	free(g->maps);
 	free(g);
 }
@@ -263,12 +239,12 @@ static const struct device_ops gpu_ops = {.alloc = alloc,
 					  .write = copy_in,
 					  .host = host,
 					  .launch = tc_gpu_launch,
-					  .synchronize = synchronize,
+					  .synchronize = tc_gpu_synchronize,
 					  .unload = tc_gpu_unload,
 					  .close = close_device,
 					  .stream_new = stream_new,
 					  .stream_free = stream_free,
-					  .stream_synchronize = stream_synchronize,
+					  .stream_synchronize = tc_gpu_wait_stream,
 					  .event_new = event_new,
 					  .event_free = event_free,
 					  .event_record = event_record,

@@ -1,4 +1,7 @@
-/* A GPU's state: gpu.c has errors, memory and opening, gpu_launch.c modules and launches. */
+/*
+ * A GPU's state: gpu.c has errors, memory and opening, gpu_wait.c waiting, gpu_launch.c modules and
+ * launches.
+ */
 #ifndef TCMMA_GPU_H
 #define TCMMA_GPU_H
 
@@ -23,8 +26,18 @@ struct gpu {
 	char pending[PENDING][NAME_SIZE];
 	unsigned pending_count;
 	/* What killed the context; after that every call answers with it. */
-	char lost[1024];
+	char lost[1536];
 	struct encoded_map *maps;
+	bool streams;                  /* one was made: launches may be on it */
+	CUevent all;                   /* for waiting for all streams; NULL: not needed yet */
+	bool abandoned;                /* the user does not wait for what runs */
+	struct gpu_deferred *deferred; /* to be given back once nothing runs */
+	struct gpu_record *record;     /* host memory that kernels write; NULL: not needed yet */
+};
+
+/* Of the first tc.assert that failed: the kernel writes it before it stops. */
+struct gpu_record {
+	char text[TC_ASSERT_TEXT];
 };
 
 /* gpu.c */
@@ -37,6 +50,17 @@ bool tc_gpu_lose(struct device *d, CUresult r, struct err *e);
 bool tc_gpu_check(struct device *d, CUresult r, const char *doing, struct err *e);
 /* Makes the context current; NULL and e when the device is lost. */
 struct gpu *tc_gpu_enter(struct device *d, struct err *e);
+
+/* gpu_wait.c.  Each returns false with e after the time of TCMMA_GPU_TIMEOUT and after SIGINT. */
+bool tc_gpu_synchronize(struct device *d, struct err *e);
+bool tc_gpu_wait_stream(struct device *d, void *stream, struct err *e);
+bool tc_gpu_wait_event(struct device *d, void *event, struct err *e);
+/* "kernel 'b', 'a' (one of them, latest first)": those that may run. */
+const char *tc_gpu_pending_text(const struct gpu *g, char *out, size_t size);
+/* Gives back a module, or memory where that is NULL: at once or when no kernel runs. */
+void tc_gpu_defer(struct device *d, CUmodule module, CUdeviceptr address);
+/* Before closing: true when nothing runs and all is given back; else the context is left alone. */
+bool tc_gpu_finish(struct device *d);
 
 /* gpu_launch.c: of the device_ops */
 bool tc_gpu_launch(struct device *d, const struct launch *l, const struct run_options *o,

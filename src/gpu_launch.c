@@ -78,6 +78,31 @@ static bool load_module(struct device *d, const struct launch *l, CUmodule *m, s
 	return ok;
 }
 
+/* The text of a failing tc.assert goes to host memory, which outlives the context. */
+static bool connect_record(struct device *d, CUmodule module, struct err *e)
+{
+	struct gpu *g = d->state;
+	CUdeviceptr variable;
+	size_t bytes;
+	void *host;
+
+	if (g->cu->module_global(&variable, &bytes, module, TC_ASSERT_VARIABLE))
+		return true;
+	if (!g->record) {
+		if (!tc_gpu_check(d,
+				  g->cu->host_alloc(&host, sizeof *g->record,
+						    CU_HOST_ALLOC_PORTABLE_DEVICEMAP),
+				  "cannot allocate host memory", e))
+			return false;
+		memset(host, 0, sizeof *g->record);
+		g->record = host;
+	}
+	/* One address for both: all 64-bit systems have unified addressing. */
+	host = g->record;
+	return tc_gpu_check(d, g->cu->copy_to_device(variable, &host, sizeof host),
+			    "cannot copy to the GPU", e);
+}
+
 static struct gpu_module *find_module(struct device *d, const struct launch *l, struct err *e)
 {
 	struct gpu_module *m = *l->cache;
@@ -88,9 +113,11 @@ static struct gpu_module *find_module(struct device *d, const struct launch *l, 
 	if (!load_module(d, l, &handle, e))
 		return NULL;
 	m = calloc(1, sizeof *m);
-	if (!m) {
+	if (!m)
 		tc_dev_fail(e, ERR_MEMORY, NULL, "out of memory for the module of '%s'", l->name);
-		((struct gpu *)d->state)->cu->module_unload(handle);
+	if (!m || !connect_record(d, handle, e)) {
+		free(m);
+		tc_gpu_defer(d, handle, 0);
 		return NULL;
 	}
 	m->handle = handle;
@@ -125,14 +152,10 @@ static struct gpu_function *find_function(struct device *d, struct gpu_module *m
 void tc_gpu_unload(struct device *d, void *cached)
 {
 	struct gpu_module *m = cached;
-	struct err ignored = {0};
-	struct gpu *g;
 
 	if (!m)
 		return;
-	g = tc_gpu_enter(d, &ignored);
-	if (g)
-		g->cu->module_unload(m->handle);
+	tc_gpu_defer(d, m->handle, 0);
 	for (int i = 0; i < m->function_count; i++)
 		free(m->functions[i].entry);
 	free(m->functions);

@@ -19,8 +19,8 @@ static void check(struct low *l, const struct val *v, int64_t limit, const char 
 
 	if (at.low < 0 || at.high >= limit)
 		mi_check(l, tc_low_register(l, v), limit,
-			 tc_arena_printf(l->arena, "index %s of %s is outside 0 to %lld",
-					 tc_val_text(l->c->kern, v), of, (long long)limit - 1));
+			 tc_arena_printf(l->arena, "index {} of %s is outside 0 to %lld", of,
+					 (long long)limit - 1));
 }
 
 static void check_ref(struct low *l, const struct ref *r)

@@ -273,37 +273,82 @@ void tc_lower_print(struct low *l, const struct op *op)
 	tc_low_all(l);
 }
 
-static const char *doubled_percents(struct low *l, const char *text)
+/* __assertfail(message, file, line, function, bytes of a character), of which the driver knows. */
+static void call_assertfail(struct low *l, const char *message, struct srcpos pos)
 {
-	char *d = tc_arena_alloc(l->arena, 2 * strlen(text) + 1);
-	char *end = d;
+	const char *texts[] = {message, pos.file ? tc_base_name(pos.file) : "?", l->c->kern->name};
+	static const char *const names[] = {"[message]", "[file]", "[function]"};
+	struct mreg at[3];
 
-	for (; *text; text++) {
-		*end++ = *text;
-		if (*text == '%')
-			*end++ = '%';
+	for (int i = 0; i < 3; i++) {
+		at[i] = mi_b64(l);
+		mi(l, "mov.u64", R(at[i]),
+		   T(tc_arena_printf(l->arena, "text%d", mi_string(l, texts[i]))));
+		mi(l, "cvta.global.u64", R(at[i]), R(at[i]));
 	}
-	return d;
+	mi_raw(l, "{");
+	for (int i = 0; i < 3; i++) {
+		mi_plain(l, tc_arena_printf(l->arena, ".param .b64 %.*s", (int)strlen(names[i]) - 2,
+					    names[i] + 1));
+		mi(l, "st.param.b64", T(names[i]), R(at[i]));
+	}
+	mi_plain(l, ".param .b32 line");
+	mi(l, "st.param.b32", T("[line]"), I(pos.line));
+	mi_plain(l, ".param .b64 size");
+	mi(l, "st.param.b64", T("[size]"), I(1));
+	mi(l, "call.uni", T("__assertfail"), T("(message, file, line, function, size)"));
+	mi_raw(l, "}");
 }
 
+/* The text goes to where the host finds it when the context is dead; the first one only. */
+static void store_text(struct low *l, const char *text)
+{
+	int end = mi_new_label(l);
+	struct mreg variable = mi_b64(l), host = mi_b64(l), taken = mi_b32(l), p = mi_pred(l);
+	struct maddr at = {.reg = variable}, to = {.reg = host};
+	size_t size = strlen(text) + 1;
+
+	mi(l, "mov.u64", R(variable), T(TC_ASSERT_VARIABLE));
+	mi(l, "ld.global.u64", R(host), M(at, 0));
+	mi(l, "setp.eq.u64", R(p), R(host), I(0));
+	mi_if(l, p, "bra", LABEL(end));
+	mi(l, "atom.global.exch.b32", R(taken), M(at, 8), I(1));
+	mi(l, "setp.ne.u32", R(p), R(taken), I(0));
+	mi_if(l, p, "bra", LABEL(end));
+	for (size_t i = 0; i < size; i += 4) {
+		uint32_t word = 0;
+
+		memcpy(&word, text + i, size - i < 4 ? size - i : 4);
+		mi(l, "st.global.u32", M(to, (int64_t)i), mo_hex(word));
+	}
+	mi_plain(l, "membar.sys");
+	mi_label(l, end);
+}
+
+/*
+ * One thread reports and ends the grid, so that no other may end it first: the driver gives what
+ * was printed only at the end that __assertfail makes.
+ */
 void tc_lower_assert(struct low *l, const struct op *op)
 {
 	const struct assert_op *a = &op->u.assertion;
 	int fine = mi_new_label(l);
-	const char *text;
+	const char *message = a->message ? a->message : "assertion failed";
 	struct mreg p;
 
+	l->c->uses_assert = true;
 	tc_low_all(l);
 	p = tc_low_pred(l, a->cond);
 	tc_low_open(l, false);
 	mi_if(l, p, "bra", LABEL(fine));
 	tc_low_leader(l);
-	text = tc_arena_printf(l->arena, "%s:%d: %s\n",
-			       op->pos.file ? tc_base_name(op->pos.file) : "?", op->pos.line,
-			       a->message ? a->message : "assertion failed");
-	tc_low_printf(l, doubled_percents(l, text), NULL, NULL, 0);
-	tc_low_all(l);
+	store_text(l, tc_arena_printf(l->arena, "%s:%d: %.*s",
+				      op->pos.file ? tc_base_name(op->pos.file) : "?", op->pos.line,
+				      TC_ASSERT_TEXT / 2, message));
+	call_assertfail(l, message, op->pos);
 	mi_plain(l, "trap");
+	tc_low_all(l);
+	mi_plain(l, "exit");
 	tc_low_close(l);
 	mi_label(l, fine);
 }

@@ -439,7 +439,10 @@ static void record_assert(struct kern *k, void *arg)
 
 static const char assert_doc[] =
 	"assert(cond: boolean|Scalar, message?: string)\n"
-	"Stops the kernel with the message if the condition does not hold when it runs.";
+	"Stops the kernel with the message if the condition does not hold when it runs. On a GPU "
+	"the "
+	"error comes at the next wait, and the process must be started again: a kernel that stops "
+	"itself takes the GPU's context with it.";
 
 static int control_assert(lua_State *L)
 {

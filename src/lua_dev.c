@@ -11,6 +11,7 @@ struct lua_device {
 struct lua_handle {
 	struct device *device;
 	void *handle;
+	bool recorded; /* events */
 };
 
 #define DEVICES "tcmma.devices" /* registry: name -> device object */
@@ -315,6 +316,7 @@ static struct lua_handle *new_handle(lua_State *L, struct device *d, const char 
 	struct err e = {0};
 	struct lua_handle *h = tc_new_object(L, class_name, sizeof *h, 0);
 
+	h->recorded = false;
 	h->handle = make(d, &e);
 	if (!h->handle)
 		tc_raise_device(L, &e);
@@ -364,6 +366,7 @@ static int event_record(lua_State *L)
 	}
 	if (!h->device->ops->event_record(h->device, h->handle, stream, &e))
 		return tc_raise_device(L, &e);
+	h->recorded = true;
 	lua_settop(L, 1);
 	return 1;
 }
@@ -377,6 +380,12 @@ static int event_since(lua_State *L)
 	if (from->device != to->device)
 		return tc_argerror(L, 2, "the events are of %s and %s", to->device->name,
 				   from->device->name);
+	for (int arg = 1; arg <= 2; arg++)
+		if (!(arg == 1 ? to : from)->recorded)
+			return tc_argerror(
+				L, arg,
+				"the event was not recorded: call earlier:record() before the "
+				"work and later:record() after it, then later:since(earlier)");
 	if (!to->device->ops->event_elapsed(to->device, from->handle, to->handle, &ms, &e))
 		return tc_raise_device(L, &e);
 	lua_pushnumber(L, ms);
@@ -476,7 +485,9 @@ static const struct tc_function device_methods[] = {
 	 "synchronize() -> tcmma.device\n"
 	 "Waits for all work on the device. A fault of a kernel that ran since the last wait is "
 	 "raised here "
-	 "and names the kernel."},
+	 "and names the kernel. A kernel that does not end is named on standard error after 10 s "
+	 "(`TCMMA_GPU_PROGRESS`); `TCMMA_GPU_TIMEOUT` makes it an error, Ctrl-C ends the wait. So "
+	 "it is with everything that waits: copies, streams, events."},
 	{"stream", device_stream,
 	 "stream() -> tcmma.stream\nA new stream: launches on one stream run in order. On the "
 	 "emulator a launch "
@@ -499,9 +510,7 @@ static const struct tc_function event_methods[] = {
 	 "own order of launches."},
 	{"since", event_since,
 	 "since(earlier: tcmma.event) -> number\nMilliseconds from the earlier event to this "
-	 "one; "
-	 "waits for "
-	 "this one."},
+	 "one; waits for both, which were recorded."},
 	{NULL, NULL, NULL}};
 
 static const luaL_Reg device_meta[] = {

@@ -45,6 +45,13 @@ struct tc_profile_part {
 	} event[TC_PROFILE_EVENTS];
 };
 
+/*
+ * Variable of a kernel with tc.assert: the address of host memory for so many bytes, a text with a
+ * zero at its end that the first failing assert writes; 0: nowhere.
+ */
+#define TC_ASSERT_VARIABLE "tc_assert_text"
+#define TC_ASSERT_TEXT     512
+
 struct program_symbol {
 	char space; /* 's' SMEM, 't' TMEM, 'b' barriers, 'w' warps of a role */
 	uint32_t address, size;
@@ -56,7 +63,7 @@ struct program_symbol {
 struct program_line {
 	uint32_t ptx_line, line;
 	const char *file;
-	const char *note; /* what a trap means here, NULL: nothing */
+	const char *note; /* what the traps here mean, a line each (emu.h); NULL: nothing */
 };
 /* Legal and yet likely to be wrong, as the recording alone shows; a list in its order. */
 struct program_lint {

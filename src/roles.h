@@ -81,7 +81,7 @@ struct compilation {
 	struct ptrvec strings;          /* const char *: texts in .global memory */
 	struct mreg thread, warp, lane; /* of the block; lane of the warp */
 	struct mreg smem, tmem;         /* bases: dynamic SMEM; TMEM */
-	bool uses_vprintf;
+	bool uses_vprintf, uses_assert;
 	int local_bytes;                /* of vprintf's arguments */
 	struct low_scope *kernel_scope; /* what all roles share: axes, dimensions, parameters */
 	struct minst **kernel_at;       /* the end of the code that computes it */

@@ -3,13 +3,17 @@
  * own declarations of the interface are checked against the published ones.
  *
  * Device memory is host memory.  A kernel called "probe" stores what it was launched with at its
- * first argument; the others fail as their names say, at the next wait, as a GPU would.
+ * first argument; "slow" and "endless" keep the device busy, and what waits for it in the driver then
+ * does not return; the others fail as their names say, at the next wait, as a GPU would.
  */
 #include <cuda.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #define MEMORY ((size_t)64 << 20)
 
@@ -24,8 +28,27 @@ static size_t used;
 static CUresult sticky;
 static int dynamic_limit, nonportable, encodes, cubins, texts, streams;
 
+static double busy_until; /* seconds */
+static CUdeviceptr assert_variable[2];
+
+static double now(void)
+{
+	struct timespec at;
+
+	clock_gettime(CLOCK_MONOTONIC, &at);
+	return (double)at.tv_sec + (double)at.tv_nsec * 1e-9;
+}
+
+/* What the driver answers where it does not wait. */
+static CUresult query(void)
+{
+	return now() < busy_until ? CUDA_ERROR_NOT_READY : sticky;
+}
+
 static CUresult status(void)
 {
+	while (now() < busy_until)
+		usleep(1000);
 	return sticky;
 }
 
@@ -113,7 +136,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d)
 CUresult cuDevicePrimaryCtxRelease(CUdevice d)
 {
 	(void)d;
-	return CUDA_SUCCESS;
+	return status();
 }
 CUresult cuCtxSetCurrent(CUcontext c)
 {
@@ -147,6 +170,7 @@ CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes)
 
 CUresult cuMemFree(CUdeviceptr address)
 {
+	status();
 	for (struct allocation **a = &allocations; *a; a = &(*a)->next) {
 		if ((CUdeviceptr)(size_t)(*a)->data != address)
 			continue;
@@ -195,6 +219,30 @@ CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_op
 CUresult cuModuleUnload(CUmodule m)
 {
 	(void)m;
+	return status();
+}
+
+CUresult cuMemHostAlloc(void **host, size_t bytes, unsigned flags)
+{
+	if (flags != (CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))
+		return CUDA_ERROR_INVALID_VALUE;
+	*host = malloc(bytes);
+	return CUDA_SUCCESS;
+}
+CUresult cuMemFreeHost(void *host)
+{
+	free(host);
+	return CUDA_SUCCESS;
+}
+
+/* Every module has a tc.assert. */
+CUresult cuModuleGetGlobal(CUdeviceptr *address, size_t *bytes, CUmodule m, const char *name)
+{
+	(void)m;
+	if (strcmp(name, "tc_assert_text"))
+		return CUDA_ERROR_NOT_FOUND;
+	*address = (CUdeviceptr)(size_t)assert_variable;
+	*bytes = sizeof assert_variable;
 	return CUDA_SUCCESS;
 }
 
@@ -343,6 +391,14 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **paramete
 		sticky = CUDA_ERROR_ILLEGAL_ADDRESS;
 	else if (!strcmp(name, "trap"))
 		sticky = CUDA_ERROR_LAUNCH_FAILED;
+	else if (!strcmp(name, "slow"))
+		busy_until = now() + 0.3;
+	else if (!strcmp(name, "endless"))
+		busy_until = INFINITY;
+	else if (!strcmp(name, "asserts")) {
+		strcpy((char *)(size_t)assert_variable[0], "x.lua:7: too large");
+		sticky = CUDA_ERROR_ASSERT;
+	}
 	return CUDA_SUCCESS;
 }
 
@@ -362,6 +418,11 @@ CUresult cuStreamSynchronize(CUstream s)
 	(void)s;
 	return status();
 }
+CUresult cuStreamQuery(CUstream s)
+{
+	(void)s;
+	return query();
+}
 CUresult cuEventCreate(CUevent *e, unsigned flags)
 {
 	(void)flags;
@@ -379,10 +440,10 @@ CUresult cuEventRecord(CUevent e, CUstream s)
 	(void)s;
 	return CUDA_SUCCESS;
 }
-CUresult cuEventSynchronize(CUevent e)
+CUresult cuEventQuery(CUevent e)
 {
 	(void)e;
-	return status();
+	return query();
 }
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)

@@ -121,12 +121,35 @@ static bool decode_end(struct emu_decode *decode)
 	return emu_want_operands(decode, 0, 0);
 }
 
+static enum emu_step trap(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask);
+
+/* The note's text line for this trap, as there are traps before it on its PTX line. */
+static enum emu_step outside(struct emu_warp *warp, const struct emu_ins *ins, int lane,
+			     const char *note)
+{
+	const struct emu_ins *first = warp->frame->function->ins;
+	const struct emu_operand *compared =
+		ins > first && ins[-1].operand_count > 1 ? &ins[-1].operands[1] : NULL;
+	int before;
+
+	for (const struct emu_ins *i = ins; i-- > first && i->line == ins->line;)
+		if (i->execute == trap && strchr(note, '\n'))
+			note = strchr(note, '\n') + 1;
+	before = (int)strcspn(note, "{\n");
+	if (!compared || note[before] != '{')
+		return emu_fault(warp, lane, "index-out-of-bounds", "%.*s",
+				 (int)strcspn(note, "\n"), note);
+	return emu_fault(warp, lane, "index-out-of-bounds", "%.*s%d%.*s", before, note,
+			 (int32_t)emu_value(warp, compared, lane),
+			 (int)strcspn(note + before, "\n") - 2, note + before + 2);
+}
+
 static enum emu_step trap(struct emu_warp *warp, const struct emu_ins *ins, uint32_t mask)
 {
 	const struct emu_source_line *at = emu_line_of(warp->grid, ins);
 
 	if (at && at->note)
-		return emu_fault(warp, emu_lowest(mask), "assert", "%s", at->note);
+		return outside(warp, ins, emu_lowest(mask), at->note);
 	return emu_fault(warp, emu_lowest(mask), "trap", "the kernel stopped itself");
 }
 

@@ -180,7 +180,11 @@ struct emu_source_line {
 	uint32_t ptx_line; /* holds from here to the next entry */
 	uint32_t line;
 	const char *file;
-	const char *note; /* what a trap here means, NULL if nothing */
+	/*
+	 * Of an index that is out of bounds, NULL if there is none: a text line for each trap of the
+	 * PTX line, in which {} is the value that the instruction before the trap compared.
+	 */
+	const char *note;
 };
 
 /* What a CTA's memory held when its last thread and all that was in flight had ended. */
