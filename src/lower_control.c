@@ -273,40 +273,43 @@ void tc_lower_print(struct low *l, const struct op *op)
 	tc_low_all(l);
 }
 
-/* __assertfail(message, file, line, function, bytes of a character), of which the driver knows. */
-static void call_assertfail(struct low *l, const char *message, struct srcpos pos)
+static struct mreg text_address(struct low *l, const char *text)
 {
-	const char *texts[] = {message, pos.file ? tc_base_name(pos.file) : "?", l->c->kern->name};
-	static const char *const names[] = {"[message]", "[file]", "[function]"};
-	struct mreg at[3];
+	struct mreg at = mi_b64(l);
 
-	for (int i = 0; i < 3; i++) {
-		at[i] = mi_b64(l);
-		mi(l, "mov.u64", R(at[i]),
-		   T(tc_arena_printf(l->arena, "text%d", mi_string(l, texts[i]))));
-		mi(l, "cvta.global.u64", R(at[i]), R(at[i]));
-	}
+	mi(l, "mov.u64", R(at), T(tc_arena_printf(l->arena, "text%d", mi_string(l, text))));
+	mi(l, "cvta.global.u64", R(at), R(at));
+	return at;
+}
+
+/* __assertfail(message, file, line, function, bytes of a character), of which the driver knows. */
+static void call_assertfail(struct low *l, struct mreg message, int line)
+{
+	struct mreg file = text_address(l, "tc.assert"),
+		    function = text_address(l, l->c->kern->name);
+
 	mi_raw(l, "{");
-	for (int i = 0; i < 3; i++) {
-		mi_plain(l, tc_arena_printf(l->arena, ".param .b64 %.*s", (int)strlen(names[i]) - 2,
-					    names[i] + 1));
-		mi(l, "st.param.b64", T(names[i]), R(at[i]));
-	}
+	mi_plain(l, ".param .b64 message");
+	mi_plain(l, ".param .b64 file");
 	mi_plain(l, ".param .b32 line");
-	mi(l, "st.param.b32", T("[line]"), I(pos.line));
+	mi_plain(l, ".param .b64 function");
 	mi_plain(l, ".param .b64 size");
+	mi(l, "st.param.b64", T("[message]"), R(message));
+	mi(l, "st.param.b64", T("[file]"), R(file));
+	mi(l, "st.param.b32", T("[line]"), I(line));
+	mi(l, "st.param.b64", T("[function]"), R(function));
 	mi(l, "st.param.b64", T("[size]"), I(1));
 	mi(l, "call.uni", T("__assertfail"), T("(message, file, line, function, size)"));
 	mi_raw(l, "}");
 }
 
 /* The text goes to where the host finds it when the context is dead; the first one only. */
-static void store_text(struct low *l, const char *text)
+static void store_text(struct low *l, struct mreg text)
 {
-	int end = mi_new_label(l);
-	struct mreg variable = mi_b64(l), host = mi_b64(l), taken = mi_b32(l), p = mi_pred(l);
-	struct maddr at = {.reg = variable}, to = {.reg = host};
-	size_t size = strlen(text) + 1;
+	int end = mi_new_label(l), next = mi_new_label(l);
+	struct mreg variable = mi_b64(l), host = mi_b64(l), from = mi_b64(l);
+	struct mreg taken = mi_b32(l), character = mi_b32(l), p = mi_pred(l);
+	struct maddr at = {.reg = variable}, source = {.reg = from}, to = {.reg = host};
 
 	mi(l, "mov.u64", R(variable), T(TC_ASSERT_VARIABLE));
 	mi(l, "ld.global.u64", R(host), M(at, 0));
@@ -315,12 +318,14 @@ static void store_text(struct low *l, const char *text)
 	mi(l, "atom.global.exch.b32", R(taken), M(at, 8), I(1));
 	mi(l, "setp.ne.u32", R(p), R(taken), I(0));
 	mi_if(l, p, "bra", LABEL(end));
-	for (size_t i = 0; i < size; i += 4) {
-		uint32_t word = 0;
-
-		memcpy(&word, text + i, size - i < 4 ? size - i : 4);
-		mi(l, "st.global.u32", M(to, (int64_t)i), mo_hex(word));
-	}
+	mi(l, "mov.u64", R(from), R(text));
+	mi_label(l, next);
+	mi(l, "ld.u8", R(character), M(source, 0));
+	mi(l, "st.u8", M(to, 0), R(character));
+	mi(l, "add.u64", R(from), R(from), I(1));
+	mi(l, "add.u64", R(host), R(host), I(1));
+	mi(l, "setp.ne.u32", R(p), R(character), I(0));
+	mi_if(l, p, "bra", LABEL(next));
 	mi_plain(l, "membar.sys");
 	mi_label(l, end);
 }
@@ -333,8 +338,10 @@ void tc_lower_assert(struct low *l, const struct op *op)
 {
 	const struct assert_op *a = &op->u.assertion;
 	int fine = mi_new_label(l);
-	const char *message = a->message ? a->message : "assertion failed";
-	struct mreg p;
+	const char *place =
+		tc_arena_printf(l->arena, "%.*s:%d: ", TC_ASSERT_TEXT / 4,
+				op->pos.file ? tc_base_name(op->pos.file) : "?", op->pos.line);
+	struct mreg text, message, p;
 
 	l->c->uses_assert = true;
 	tc_low_all(l);
@@ -342,10 +349,12 @@ void tc_lower_assert(struct low *l, const struct op *op)
 	tc_low_open(l, false);
 	mi_if(l, p, "bra", LABEL(fine));
 	tc_low_leader(l);
-	store_text(l, tc_arena_printf(l->arena, "%s:%d: %.*s",
-				      op->pos.file ? tc_base_name(op->pos.file) : "?", op->pos.line,
-				      TC_ASSERT_TEXT / 2, message));
-	call_assertfail(l, message, op->pos);
+	text = text_address(l, tc_arena_printf(l->arena, "%s%.*s", place, TC_ASSERT_TEXT / 2,
+					       a->message ? a->message : "assertion failed"));
+	message = mi_b64(l);
+	mi(l, "add.u64", R(message), R(text), I((int64_t)strlen(place)));
+	store_text(l, text);
+	call_assertfail(l, message, op->pos.line);
 	mi_plain(l, "trap");
 	tc_low_all(l);
 	mi_plain(l, "exit");
