@@ -53,10 +53,15 @@ function support.check(kernel, M, N, K, options)
    return { ok = ok, seconds = seconds, error = report.max_abs_error, relative = report.relative_rms }
 end
 
+local function duration(seconds)
+   if seconds < 1e-3 then return ("%.1f us"):format(seconds * 1e6) end
+   return ("%.1f ms"):format(seconds * 1e3)
+end
+
 -- Prints the outcome of support.check and ends the program with status 1 if it was wrong.
 function support.report(name, M, N, K, result)
-   print(("%-28s %dx%dx%d on %s: largest error %.2e, relative %.2e, %.1f ms: %s"):format(name, M, N, K,
-      tc.device().name, result.error, result.relative, result.seconds * 1e3,
+   print(("%-28s %dx%dx%d on %s: largest error %.2e, relative %.2e, %s: %s"):format(name, M, N, K,
+      tc.device().name, result.error, result.relative, duration(result.seconds),
       result.ok and "correct" or "WRONG"))
    if not result.ok then os.exit(1) end
 end

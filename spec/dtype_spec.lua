@@ -71,6 +71,15 @@ describe("dtype objects", function()
     assert.is_false(tc.f16 == tc.bf16)
   end)
 
+  it("of signed integers have PTX's names too", function()
+    for _, bits in ipairs { 8, 16, 32, 64 } do
+      assert.is_true(tc["s" .. bits] == tc["i" .. bits])
+      assert.is_true(tc.dtype("s" .. bits) == tc["i" .. bits])
+      assert.is_true(tc.zeros({ 1 }, "s" .. bits).dtype == tc["i" .. bits])
+    end
+    for _, name in ipairs { "b8", "b32", "s4" } do assert.is_false((pcall(tc.dtype, name))) end
+  end)
+
   it("are all listed", function()
     local seen = {}
     for _, t in ipairs(tc.dtypes()) do

@@ -190,6 +190,13 @@ describe("compiling CUDA C", function()
     assert.error_matches(function() tc.cuda(source) end, "identifier \"VALUE\" is undefined")
   end)
 
+  with_nvrtc("says where the headers of the standard library are", function()
+    for name, hinted in pairs{ ["<cstdint>"] = true, ["<stdint.h>"] = true, ["<vector>"] = true, ['"mine.h"'] = false } do
+      local _, message = pcall(tc.cuda, "#include " .. name .. "\n__global__ void f() {}")
+      assert.equal(hinted, message:find("<cuda/std/cstdint>", 1, true) ~= nil, name)
+    end
+  end)
+
   with_nvrtc("an error is the compiler's log with the given file name", function()
     local ok, message = pcall(tc.cuda, "\n\n__global__ void f() { nonsense; }", { name = "mine.cu" })
     assert.is_false(ok)

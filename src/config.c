@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct config_info tc_config_infos[CONFIG_COUNT] = {
 #define CONFIG(id, variable, type, standard, doc) {#id, variable, type, standard, doc},
@@ -82,6 +84,32 @@ static void push(enum config c, const char *text)
 	values[c] = v;
 }
 
+/* A misspelt variable would be ignored. */
+static void warn_of_unknown(void)
+{
+	static const char prefix[] = "TCMMA_";
+	const char *names[CONFIG_COUNT + 1] = {0};
+	char name[64];
+
+	for (int c = 0; c < CONFIG_COUNT; c++)
+		names[c] = tc_config_infos[c].variable;
+	for (char **v = environ; v && *v; v++) {
+		size_t length = strcspn(*v, "=");
+		bool known = strncmp(*v, prefix, sizeof prefix - 1) != 0 || length >= sizeof name;
+
+		snprintf(name, sizeof name, "%.*s", (int)length, *v);
+		for (int c = 0; c < CONFIG_COUNT && !known; c++)
+			known = !strcmp(name, names[c]);
+		if (known)
+			continue;
+		const char *near = tc_nearest(name, names);
+		fprintf(stderr,
+			"tcmma: warning: the environment variable %s is none of tcmma's%s%s%s\n",
+			name, near ? " (did you mean " : "; tc.settings() lists them",
+			near ? near : "", near ? "?)" : "");
+	}
+}
+
 /* An empty variable counts as not set; one that is no value of its type is refused at require. */
 static void read_environment(void)
 {
@@ -90,6 +118,7 @@ static void read_environment(void)
 		if (text && *text && tc_config_acceptable(c, text))
 			push(c, text);
 	}
+	warn_of_unknown();
 }
 
 const char *tc_config_string(enum config c)

@@ -17,11 +17,17 @@ const struct dtype_info tc_dtypes[DT_COUNT] = {
 #include "dtype.def"
 };
 
+const char *tc_dtype_alias(int t)
+{
+	return tc_dtypes[t].ptx[0] == 's' ? tc_dtypes[t].ptx : NULL;
+}
+
 int tc_dtype_find(const char *name)
 {
 	for (int t = 0; t < DT_COUNT; t++)
 		if (strcmp(name, tc_dtypes[t].name) == 0 ||
-		    strcmp(name, tc_dtypes[t].shortname) == 0)
+		    strcmp(name, tc_dtypes[t].shortname) == 0 ||
+		    (tc_dtype_alias(t) && strcmp(name, tc_dtype_alias(t)) == 0))
 			return t;
 	return -1;
 }

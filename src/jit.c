@@ -366,6 +366,29 @@ static bool fetch_ptx(const struct nvrtc *lib, nvrtcProgram p, struct strbuf *pt
 	return true;
 }
 
+/* Without a host compiler there are no headers of its libraries. */
+static const char host_header_hint[] = "\nA header of the host's C or C++ library: device code has "
+				       "<cuda/std/cstdint> and its like "
+				       "instead, with the names in cuda::std.";
+
+static bool lacks_host_header(const char *log)
+{
+	static const char text[] = "cannot open source file \"";
+	const char *name = log ? strstr(log, text) : NULL;
+	size_t length;
+
+	if (!name)
+		return false;
+	name += sizeof text - 1;
+	length = strcspn(name, "\"\n");
+	/* <cstdint>, <vector>, <stdint.h>, but not "mine.h" or a header of the toolkit. */
+	if (length > 2 && !strncmp(name + length - 2, ".h", 2))
+		return !strncmp(name, "std", 3) || !strncmp(name, "limits.h", length) ||
+		       !strncmp(name, "math.h", length) || !strncmp(name, "assert.h", length) ||
+		       !strncmp(name, "float.h", length) || !strncmp(name, "string.h", length);
+	return length && !memchr(name, '.', length) && !memchr(name, '/', length);
+}
+
 static bool compile(const struct nvrtc *lib, nvrtcProgram p, const char *name,
 		    const char *const *options, int count, struct strbuf *log, struct err *e)
 {
@@ -378,9 +401,10 @@ static bool compile(const struct nvrtc *lib, nvrtcProgram p, const char *name,
 	}
 	if (!rc)
 		return true;
-	return tc_dev_fail(e, ERR_USER, "compile", "NVRTC cannot compile '%s': %s%s%s", name,
+	return tc_dev_fail(e, ERR_USER, "compile", "NVRTC cannot compile '%s': %s%s%s%s", name,
 			   lib->error_string(rc), log->length ? "\n" : "",
-			   log->length ? log->text : "");
+			   log->length ? log->text : "",
+			   lacks_host_header(log->text) ? host_header_hint : "");
 }
 
 bool tc_nvrtc(const char *source, const char *name, const char *target, const char *const *options,

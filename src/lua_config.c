@@ -159,6 +159,7 @@ static int versions(lua_State *L)
 	lua_setfield(L, -2, "driver");
 	tc_set_string(L, "nvjitlink", tc_assembler_version());
 	tc_set_string(L, "nvrtc", tc_nvrtc_version());
+	tc_set_shown(L);
 	return 1;
 }
 

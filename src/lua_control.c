@@ -96,6 +96,10 @@ static int control_range(lua_State *L)
 	int body = lua_gettop(L) <= 2 ? 2 : 4;
 	bool *done;
 
+	if (lua_gettop(L) == 3 && lua_isfunction(L, 3))
+		return tc_error(
+			L, "tc.range takes (n, body) or (lo, hi, step, body): after lo and hi the "
+			   "step is missing, 1 for instance");
 	lua_settop(L, body);
 	check_function(L, body);
 	tc_check_index_value(L, body == 2 ? 1 : 2, &b.hi, "end of the range");

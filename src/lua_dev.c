@@ -213,6 +213,7 @@ static int devices(lua_State *L)
 		lua_pushfstring(L, "emulator:%s", (*t)->name);
 		lua_rawseti(L, -2, ++n);
 	}
+	tc_set_shown(L);
 	return 1;
 }
 

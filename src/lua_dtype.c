@@ -304,7 +304,9 @@ static int module_dtypes(lua_State *L)
 static const struct tc_function module_functions[] = {
 	{"dtype", module_dtype,
 	 "dtype(name: DType) -> tcmma.dtype\n"
-	 "The dtype object of a name, long or short."},
+	 "The dtype object of a name, long or short; `s8`, `s16`, `s32`, `s64` are PTX's names of "
+	 "the "
+	 "signed integers."},
 	{"dtypes", module_dtypes,
 	 "dtypes() -> tcmma.dtype[]\n"
 	 "All element types."},
@@ -326,6 +328,10 @@ void tc_open_dtype(lua_State *L)
 		lua_rawgeti(L, -1, t + 1);
 		lua_pushvalue(L, -1);
 		lua_setfield(L, -4, tc_dtypes[t].name);
+		if (tc_dtype_alias(t)) {
+			lua_pushvalue(L, -1);
+			lua_setfield(L, -4, tc_dtype_alias(t));
+		}
 		lua_setfield(L, -3, tc_dtypes[t].shortname);
 	}
 	lua_pop(L, 1);

@@ -1,6 +1,8 @@
 /* Fragments: operators, functions and methods on register tiles. */
 #include "lua_tc.h"
 
+#include <math.h>
+
 #include <string.h>
 
 /* ---- elementwise operations ---------------------------------------------- */
@@ -142,6 +144,7 @@ struct real_function {
 	enum frag_op frag;
 	enum scalar_op scalar;
 	float before, after; /* factors of a scalar: exp and log go by way of base 2 */
+	double (*of_number)(double x);
 };
 
 struct real_call {
@@ -173,8 +176,12 @@ static int real_function(lua_State *L, const struct real_function *f)
 	struct real_call c = {.function = f};
 	struct lua_value v;
 
-	if (!tc_read_value(L, 1, &v) || v.kind != 'v')
+	if (!tc_read_value(L, 1, &v) || v.kind == 't' || v.kind == 'b')
 		return function_of(L, f->frag, 1);
+	if (v.kind != 'v') {
+		lua_pushnumber(L, f->of_number(lua_tonumber(L, 1)));
+		return 1;
+	}
 	c.x = v.val;
 	tc_record_call(L, scalar_function, &c);
 	tc_push_scalar(L, c.result);
@@ -184,20 +191,25 @@ static int real_function(lua_State *L, const struct real_function *f)
 #define LOG2_E 1.44269504088896340736f
 #define LN_2   0.693147180559945309417f
 
-#define REAL_FUNCTION(name, frag, scalar, before, after)                                           \
+static double reciprocal_root(double x)
+{
+	return 1 / sqrt(x);
+}
+
+#define REAL_FUNCTION(name, frag, scalar, before, after, of)                                       \
 	static int frag_##name(lua_State *L)                                                       \
 	{                                                                                          \
-		static const struct real_function f = {#name, frag, scalar, before, after};        \
+		static const struct real_function f = {#name, frag, scalar, before, after, of};    \
 		return real_function(L, &f);                                                       \
 	}
 
-REAL_FUNCTION(exp2, FO_EXP2, SO_EXP2, 1, 1)
-REAL_FUNCTION(log2, FO_LOG2, SO_LOG2, 1, 1)
-REAL_FUNCTION(exp, FO_EXP, SO_EXP2, LOG2_E, 1)
-REAL_FUNCTION(log, FO_LOG, SO_LOG2, 1, LN_2)
-REAL_FUNCTION(rsqrt, FO_RSQRT, SO_RSQRT, 1, 1)
-REAL_FUNCTION(sqrt, FO_SQRT, SO_SQRT, 1, 1)
-REAL_FUNCTION(tanh, FO_TANH, SO_TANH, 1, 1)
+REAL_FUNCTION(exp2, FO_EXP2, SO_EXP2, 1, 1, exp2)
+REAL_FUNCTION(log2, FO_LOG2, SO_LOG2, 1, 1, log2)
+REAL_FUNCTION(exp, FO_EXP, SO_EXP2, LOG2_E, 1, exp)
+REAL_FUNCTION(log, FO_LOG, SO_LOG2, 1, LN_2, log)
+REAL_FUNCTION(rsqrt, FO_RSQRT, SO_RSQRT, 1, 1, reciprocal_root)
+REAL_FUNCTION(sqrt, FO_SQRT, SO_SQRT, 1, 1, sqrt)
+REAL_FUNCTION(tanh, FO_TANH, SO_TANH, 1, 1, tanh)
 
 /* tc.abs, also of numbers and recorded scalars. */
 struct absolute {
@@ -503,8 +515,8 @@ static int frag_raise_concat(lua_State *L)
 /* ---- registration -------------------------------------------------------- */
 
 #define UNARY_DOC(name, text, error)                                                               \
-	name "(x: Scalar|Fragment) -> Scalar|Fragment\n" text                                      \
-	     " of every element, or of a recorded f32. " error
+	name "(x: number|Scalar|Fragment) -> number|Scalar|Fragment\n" text                        \
+	     " of every element, of a recorded f32, or of a number, in double precision. " error
 
 static const struct tc_function functions[] = {
 	{"full", frag_full, full_doc},
@@ -570,6 +582,7 @@ void tc_open_fragment(lua_State *L)
 		{"__mod", frag_mod},
 		{"__idiv", frag_idiv},
 		{"__concat", frag_raise_concat},
+		{"__pow", tc_raise_power},
 		{"__tostring", frag_tostring},
 		{NULL, NULL},
 	};

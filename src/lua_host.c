@@ -148,6 +148,7 @@ static void push_coordinates(lua_State *L, const struct array *a, int64_t elemen
 		lua_rawseti(L, -2, i + 1);
 		element /= a->shape[i];
 	}
+	tc_set_shown(L);
 }
 
 static void check_same_shape(lua_State *L, const struct array *a, const struct array *b)

@@ -228,7 +228,7 @@ static int ref_tile(lua_State *L)
 
 static const char transpose_doc[] =
 	"T() -> Ref\n"
-	"The view with its last two dimensions swapped. Nothing is moved. Legal on SMEM and GMEM.";
+	"The transpose: the view with its last two dimensions swapped. Nothing is moved. Legal on SMEM and GMEM.";
 
 static int ref_transpose(lua_State *L)
 {

@@ -398,6 +398,13 @@ static int scalar_raise_concat(lua_State *L)
 			   "kernel runs");
 }
 
+int tc_raise_power(lua_State *L)
+{
+	return tc_error(L,
+			"'^' is not recorded: write v * v for a square, tc.sqrt(v) for a root, and "
+			"tc.exp2(y * tc.log2(v)) for a power of a positive v");
+}
+
 static int scalar_raise_len(lua_State *L)
 {
 	return tc_error(L, "'#' of a recorded scalar: it is one number, unknown until the kernel "
@@ -512,16 +519,27 @@ static int scalar_field(lua_State *L)
 void tc_open_scalar(lua_State *L)
 {
 	static const luaL_Reg meta[] = {
-		{"__add", scalar_add},           {"__sub", scalar_sub},
-		{"__mul", scalar_mul},           {"__div", scalar_div},
-		{"__idiv", scalar_idiv},         {"__mod", scalar_mod},
-		{"__band", scalar_band},         {"__bor", scalar_bor},
-		{"__bxor", scalar_bxor},         {"__shl", scalar_shl},
-		{"__shr", scalar_shr},           {"__unm", scalar_unm},
-		{"__bnot", scalar_bnot},         {"__lt", scalar_raise_lt},
-		{"__le", scalar_raise_le},       {"__eq", scalar_raise_eq},
-		{"__len", scalar_raise_len},     {"__concat", scalar_raise_concat},
-		{"__tostring", scalar_tostring}, {NULL, NULL},
+		{"__add", scalar_add},
+		{"__sub", scalar_sub},
+		{"__mul", scalar_mul},
+		{"__div", scalar_div},
+		{"__idiv", scalar_idiv},
+		{"__mod", scalar_mod},
+		{"__band", scalar_band},
+		{"__bor", scalar_bor},
+		{"__bxor", scalar_bxor},
+		{"__shl", scalar_shl},
+		{"__shr", scalar_shr},
+		{"__unm", scalar_unm},
+		{"__bnot", scalar_bnot},
+		{"__lt", scalar_raise_lt},
+		{"__le", scalar_raise_le},
+		{"__eq", scalar_raise_eq},
+		{"__len", scalar_raise_len},
+		{"__concat", scalar_raise_concat},
+		{"__pow", tc_raise_power},
+		{"__tostring", scalar_tostring},
+		{NULL, NULL},
 	};
 
 	tc_recorded_class(

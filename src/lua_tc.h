@@ -58,6 +58,8 @@ void tc_functions(lua_State *L, const char *owner, const struct tc_function *lis
  * then indexing raises, with the nearest of the methods and of the `---@field` names of `doc`,
  * which describes the class.  Leaves nothing on the stack.
  */
+/* tostring of the table on top shows its values. */
+void tc_set_shown(lua_State *L);
 void tc_class(lua_State *L, const char *name, const char *doc, const struct tc_function *methods,
 	      const luaL_Reg *meta, int (*field)(lua_State *L));
 /* The entry of a C function, and whose it is; NULL if it is not registered. */
@@ -269,6 +271,7 @@ void tc_check_value(lua_State *L, int arg, struct lua_value *v);
 /* In the core: the value as a node ('i', 'f', 'b', 'v'). */
 struct val *tc_value_node(struct kern *k, const struct lua_value *v);
 void tc_push_scalar(lua_State *L, struct val *v);
+int tc_raise_power(lua_State *L); /* the metamethod __pow */
 
 /* lua_ref.c: what is stored, or atomically combined with memory. */
 void tc_check_stored(lua_State *L, int arg, struct lua_value *v);

@@ -89,7 +89,8 @@ struct dtype_info {
 	const char *npy, *safetensors;
 };
 extern const struct dtype_info tc_dtypes[DT_COUNT];
-int tc_dtype_find(const char *name);            /* long or short name; -1 */
+const char *tc_dtype_alias(int t);   /* PTX's name of a signed integer, "s32"; else NULL */
+int tc_dtype_find(const char *name); /* long or short name, or alias; -1 */
 const char *tc_dtype_nearest(const char *name); /* for "did you mean" */
 
 /*

@@ -177,6 +177,9 @@ local function meta(groups, owners)
     out[#out + 1] = ("---@type tcmma.dtype\ntc.%s = nil\n---@type tcmma.dtype\ntc.%s = nil"):format(dtype.name,
       dtype.short)
   end
+  for _, bits in ipairs { 64, 32, 16, 8 } do
+    out[#out + 1] = ("---@type tcmma.dtype\ntc.s%d = nil"):format(bits)
+  end
   out[#out + 1] = "---@type tcmma.space\ntc.GMEM = nil\n---@type tcmma.space\ntc.SMEM = nil"
   out[#out + 1] = "---@type tcmma.space\ntc.TMEM = nil\n"
   for _, owner in ipairs(owners) do

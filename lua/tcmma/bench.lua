@@ -47,6 +47,13 @@ local function host_timer(fn)
   return (core.clock() - from) * 1e6
 end
 
+local shown = {
+  __tostring = function(r)
+    return ("{median = %.4g us, min = %.4g, max = %.4g, mean = %.4g, %d calls, clock of the %s}"):format(r.median, r.min,
+      r.max, r.mean, r.repetitions, r.clock)
+  end,
+}
+
 local function bench(fn, opts)
   local meta = debug.getmetatable(fn)
   arguments.check(type(fn) == "function" or meta and meta.__call, 1, "bench", "function", fn)
@@ -63,10 +70,10 @@ local function bench(fn, opts)
     sum = sum + times[i]
   end
   table.sort(times)
-  local result = {
+  local result = setmetatable({
     median = quantile(times, 0.5), min = times[1], max = times[#times], mean = sum / #times,
     repetitions = #times, times = times, clock = on_gpu and "device" or "host",
-  }
+  }, shown)
   for i, q in ipairs(opts.quantiles or {}) do
     result.quantiles = result.quantiles or {}
     result.quantiles[i] = quantile(times, q)

@@ -24,7 +24,7 @@ end
 local function first_sentence(entry)
   local signature, text = documentation.split(entry)
   if entry.is_class and not signature:find "^tcmma%." then text = signature end
-  local sentence = text:gsub("%s+", " "):match "^(.-[%.:])%f[%s%z]" or text:gsub("%s+", " ")
+  local sentence = text:gsub("%s+", " "):match "^(.-%.)%f[%s%z]" or text:gsub("%s+", " ")
   return #sentence <= 90 and sentence or sentence:sub(1, 87) .. "..."
 end
 
@@ -120,10 +120,10 @@ local function subject_text(all, name)
   end
 end
 
---- Functions and classes whose documentation has the word.
+--- Functions and classes whose documentation has the word, or one that begins so.
 local function mentions(all, word)
   local list, classes = {}, documentation.classes(all)
-  local pattern = "%f[%w_]" .. word:lower():gsub("%p", "%%%0") .. "%f[^%w_]"
+  local pattern = "%f[%w_]" .. word:lower():gsub("%p", "%%%0")
   for _, entry in ipairs(all) do
     if entry.doc:lower():find(pattern) then list[#list + 1] = titled(entry, classes) end
   end

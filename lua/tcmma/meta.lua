@@ -119,6 +119,14 @@ tc.u2 = nil
 tc.bool = nil
 ---@type tcmma.dtype
 tc.b1 = nil
+---@type tcmma.dtype
+tc.s64 = nil
+---@type tcmma.dtype
+tc.s32 = nil
+---@type tcmma.dtype
+tc.s16 = nil
+---@type tcmma.dtype
+tc.s8 = nil
 ---@type tcmma.space
 tc.GMEM = nil
 ---@type tcmma.space
@@ -474,7 +482,7 @@ function tc.documentation() end
 ---@return Slice
 function tc.ds(start, size, step) end
 
----The dtype object of a name, long or short.
+---The dtype object of a name, long or short; `s8`, `s16`, `s32`, `s64` are PTX's names of the signed integers.
 ---@param name DType
 ---@return tcmma.dtype
 function tc.dtype(name) end
@@ -544,14 +552,14 @@ function tc.emit_pipeline_warp_specialized(body, opts) end
 ---@return tcmma.array
 function tc.empty(shape, dtype, opts) end
 
----e to the power of every element, or of a recorded f32. Relative error: that of tc.exp2, and |x| 2^-23 by the rounding of x times log2 e.
----@param x Scalar|Fragment
----@return Scalar|Fragment
+---e to the power of every element, of a recorded f32, or of a number, in double precision. Relative error: that of tc.exp2, and |x| 2^-23 by the rounding of x times log2 e.
+---@param x number|Scalar|Fragment
+---@return number|Scalar|Fragment
 function tc.exp(x) end
 
----2 to the power of every element, or of a recorded f32. Relative error: 2^-22.
----@param x Scalar|Fragment
----@return Scalar|Fragment
+---2 to the power of every element, of a recorded f32, or of a number, in double precision. Relative error: 2^-22.
+---@param x number|Scalar|Fragment
+---@return number|Scalar|Fragment
 function tc.exp2(x) end
 
 ---a * b + c with one rounding.
@@ -648,14 +656,14 @@ function tc.iota(shape, axis, dtype) end
 ---@return Kernel
 function tc.kernel(spec) end
 
----Natural logarithm of every element, or of a recorded f32. Error: ln 2 times that of tc.log2, and the rounding of the product.
----@param x Scalar|Fragment
----@return Scalar|Fragment
+---Natural logarithm of every element, of a recorded f32, or of a number, in double precision. Error: ln 2 times that of tc.log2, and the rounding of the product.
+---@param x number|Scalar|Fragment
+---@return number|Scalar|Fragment
 function tc.log(x) end
 
----Logarithm to base 2 of every element, or of a recorded f32. Relative error: 2^-22; between 0.5 and 2 it is the absolute one.
----@param x Scalar|Fragment
----@return Scalar|Fragment
+---Logarithm to base 2 of every element, of a recorded f32, or of a number, in double precision. Relative error: 2^-22; between 0.5 and 2 it is the absolute one.
+---@param x number|Scalar|Fragment
+---@return number|Scalar|Fragment
 function tc.log2(x) end
 
 ---Records a loop that runs until a `tc.stop(cond)` in it holds.
@@ -871,9 +879,9 @@ function tc.recording() end
 ---@return Role
 function tc.role(spec) end
 
----One over the square root of every element, or of a recorded f32. Relative error: 2^-22.9.
----@param x Scalar|Fragment
----@return Scalar|Fragment
+---One over the square root of every element, of a recorded f32, or of a number, in double precision. Relative error: 2^-22.9.
+---@param x number|Scalar|Fragment
+---@return number|Scalar|Fragment
 function tc.rsqrt(x) end
 
 ---Adds `inc` (1) to a semaphore, one int32 element of an argument: what the role's threads have done before is visible to those who waited for it. Copies to GMEM must have been waited for, `tc.wait_smem_to_gmem(0)`; stores that another CTA copies by TMA need `tc.commit_gmem()` first.
@@ -934,18 +942,18 @@ function tc.smem(shape, dtype, opts) end
 ---@return tcmma.array
 function tc.sparsify(array, opts) end
 
----Square root of every element, or of a recorded f32. Relative error: 2^-23.
----@param x Scalar|Fragment
----@return Scalar|Fragment
+---Square root of every element, of a recorded f32, or of a number, in double precision. Relative error: 2^-23.
+---@param x number|Scalar|Fragment
+---@return number|Scalar|Fragment
 function tc.sqrt(x) end
 
 ---Leaves the innermost `tc.loop` if the condition holds (always, without one). It stands in the loop itself or in a `tc.when` in it.
 ---@param cond? boolean|Scalar
 function tc.stop(cond) end
 
----Hyperbolic tangent of every element, or of a recorded f32. Relative error: 2^-11.
----@param x Scalar|Fragment
----@return Scalar|Fragment
+---Hyperbolic tangent of every element, of a recorded f32, or of a number, in double precision. Relative error: 2^-11.
+---@param x number|Scalar|Fragment
+---@return number|Scalar|Fragment
 function tc.tanh(x) end
 
 ---A tensor map for TMA, an argument of a foreign kernel. All lists are **innermost dimension first**, as in `cuTensorMapEncodeTiled`.
@@ -1513,7 +1521,7 @@ function class_module:ptx() end
 ---@field layout string? Of TMEM
 local class_ref = {}
 
----The view with its last two dimensions swapped. Nothing is moved. Legal on SMEM and GMEM.
+---The transpose: the view with its last two dimensions swapped. Nothing is moved. Legal on SMEM and GMEM.
 ---@return Ref
 function class_ref:T() end
 
