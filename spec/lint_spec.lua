@@ -186,6 +186,13 @@ describe("An arrival that nobody waits for is a lint:", function()
   lints("of threads", {}, { unheard 'tc.barrier_arrive: nothing ever waits on the barrier made at line ' }, function()
     tc.barrier_arrive(tc.barrier{})
   end)
+  lints("but not where a branch may wait that is never taken", {}, {}, function()
+    local free = tc.barrier{}
+    for turn = 0, 0 do
+      tc.when(turn > 0, function() tc.barrier_wait(free) end)
+      tc.barrier_arrive(free)
+    end
+  end)
   lints("but not in another CTA's place", { cluster = { 2 } }, {}, function()
     local told = tc.barrier{}
     local cta = tc.axis_index "cta"

@@ -504,6 +504,7 @@ struct kern {
 	struct role *implicit_role; /* its role, NULL: none yet; stands in `roles` too */
 	struct val **val_buckets;   /* val.c */
 	bool finished;
+	bool leaves_out; /* a branch of a tc.when whose condition is constant */
 	bool profile;
 	const char *target; /* "sm_100a" or NULL: the device's */
 };

@@ -446,7 +446,8 @@ static void look_at(void *arg, const struct site *site)
 
 	if (site->times.constant > 0)
 		look_at_accesses(n, site);
-	if (b && k->finished && !n->awaited[b->id])
+	/* What is left out may wait: for a second turn, say, where there is one. */
+	if (b && k->finished && !k->leaves_out && !n->awaited[b->id])
 		add(n, site, LINT_ARRIVAL_NOT_AWAITED,
 		    "%s: nothing ever waits on %s, on which it arrives", call_text(k, site->op),
 		    tc_barrier_text(k, b));

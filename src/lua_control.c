@@ -207,6 +207,7 @@ static const char when_doc[] =
 static int control_when(lua_State *L)
 {
 	struct block b = {.draft = {.kind = OP_WHEN}, .scope = SC_THEN};
+	struct kern *k;
 	int64_t constant;
 	bool *done;
 
@@ -215,12 +216,13 @@ static int control_when(lua_State *L)
 	check_function(L, 2);
 	if (!lua_isnil(L, 3))
 		check_function(L, 3);
-	tc_current_kernel(L);
+	k = tc_current_kernel(L);
 	constant = b.cond.i;
 	if (b.cond.kind == 'b' || tc_val_is_const(b.cond.val, &constant)) {
 		lua_pushvalue(L, constant ? 2 : 3);
 		if (!lua_isnil(L, -1))
 			lua_call(L, 0, 0);
+		k->leaves_out |= !constant || !lua_isnil(L, 3);
 		return 0;
 	}
 	done = tc_push_guard(L);
