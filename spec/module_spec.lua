@@ -113,6 +113,14 @@ describe("arguments of a foreign kernel", function()
     assert.matches("an integer is expected", message_of(one(".u64").launch, one(".u64"), { args = { 0 / 0 } }), 1, true)
   end)
 
+  it("are addresses where the text says that it is a pointer", function()
+    local f = tc.ptx(kernel(".param .u64 .ptr .global .align 16 x, .param .u64 y", "{ ret; }")):kernel()
+    assert.matches("argument 1 of kernel 'k' (x .u64): it is a pointer: an array, an address (array.address + bytes) "
+      .. "or 0 is expected, got integer 17", message_of(f.launch, f, { args = { 17, 17 } }), 1, true)
+    local array = tc.zeros({ 4 }, tc.f32)
+    for _, value in ipairs{ 0, array, array.address + 8 } do f:launch{ args = { value, 17 } } end
+  end)
+
   it("have to fit the parameter's kind", function()
     local array = tc.zeros({ 4 }, tc.f32)
     local map = tc.tensormap(array, { box = { 4 } })

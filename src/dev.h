@@ -146,9 +146,9 @@ void tc_assembly_warn(const char *name, const char *log);
 
 /* signature.c: the entries of a PTX text, without a PTX parser. */
 struct ptx_param {
-	char name[128], type[8]; /* "u64", "f32", "b8" */
-	uint32_t size, align;    /* bytes in all */
-	bool is_array;
+	char name[128], type[8];   /* "u64", "f32", "b8" */
+	uint32_t size, align;      /* bytes in all */
+	bool is_array, is_pointer; /* .ptr: the text says that it is an address */
 };
 struct ptx_entry {
 	char name[1024];

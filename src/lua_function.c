@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOWEST_ADDRESS 65536 /* no memory of any device lies below */
+
 /* ---- arguments ----------------------------------------------------------- */
 
 static struct lua_function *check_function(lua_State *L, int arg)
@@ -82,6 +84,10 @@ static void set_integer(lua_State *L, const struct lua_function *f, int i, struc
 
 	if (!ok)
 		bad_value(L, f, i, "an integer is expected");
+	if (f->entry->params[i].is_pointer && n != 0 && (uint64_t)n < LOWEST_ADDRESS)
+		bad_value(L, f, i,
+			  "it is a pointer: an array, an address (array.address + bytes) or 0 is "
+			  "expected");
 	/* A .b type takes the signed and the unsigned range; 64 bits take any Lua integer. */
 	lua_Integer low = kind == 'u'  ? 0
 			  : bits == 64 ? LUA_MININTEGER

@@ -115,8 +115,13 @@ static bool parse_param(struct scanner *s, struct ptx_param *p, struct err *e)
 	*p = (struct ptx_param){0};
 	while (next(s) && s->token[0] == '.') {
 		if (is(s, ".align")) {
-			if (!number(s, &p->align, e))
+			uint32_t bytes; /* behind .ptr: of what it points to */
+			if (!number(s, &bytes, e))
 				return false;
+			if (!p->is_pointer)
+				p->align = bytes;
+		} else if (is(s, ".ptr")) {
+			p->is_pointer = true;
 		} else if (tc_ptx_type_size(s->token + 1)) {
 			snprintf(p->type, sizeof p->type, "%.7s", s->token + 1);
 			p->size = tc_ptx_type_size(p->type);
