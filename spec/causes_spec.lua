@@ -127,5 +127,62 @@ for _, each in ipairs{ "sm_100a", "sm_90a" } do
       assert.are.equal("other indices: it copies (64, 64) of GMEM ref, float16 (M, K), argument 1 from (0, m * 64) on; "
         .. "ref:tile(index, shape) counts tiles, ref:at elements", list["boxes-outside"])
     end)
+
+    it("that first waits for parity 1 is told which parity is the first", function()
+      local wait
+      local kernel = tc.kernel{ name = "parity", args = { tc.gmem({ 64, 64 }, tc.f32), tc.gmem({ 64, 64 }, tc.f32) },
+        body = function(a, out)
+          local smem, loaded = tc.smem({ 64, 64 }, tc.f32), tc.barrier{}
+          tc.copy_gmem_to_smem(a, smem, loaded)
+          wait = here(); tc.barrier_wait(loaded, { parity = 1 })
+          out:store(smem:load())
+        end }
+      local a, out = tc.ones({ 64, 64 }, tc.f32), tc.zeros({ 64, 64 }, tc.f32)
+      local first = "the first wait is for parity 0; parity 1 passes while phase 0 is open"
+      local list = fixes(kernel, "check", a, out)
+      assert.is_truthy(list["copy-not-awaited"])
+      list["mbarrier-tx"] = nil -- of the end, when nobody has waited
+      for rule, fix in pairs(list) do
+        assert.matches("^tc%.barrier_wait " .. at(wait) .. " without parity, or with parity = 0: " .. first .. "$", fix,
+          nil, nil, rule)
+      end
+      local report = kernel:emulate({ target = target, mode = "fast" }, a, out)
+      assert.matches("likely: nobody has waited for parity 0 of barrier .*: " .. first .. "\n",
+        report.hazards[1].message)
+    end)
+
+    it("whose ring waits for nothing to be read gets its lint with the error", function()
+      local kernel = tc.kernel{ name = "ring", args = { tc.gmem({ 128, 384 }, tc.f16), tc.gmem({ 128, 128 }, tc.f32) },
+        target = target, body = function(a, out)
+          local smem, acc = tc.smem({ 2, 128, 64 }, tc.f16), tc.tmem({ 128, 128 }, tc.f32)
+          local full = tc.barrier{ num_barriers = 2 }
+          local empty = tc.barrier{ num_barriers = 2, orders_tensor_core = true, name = "empty" }
+          local done = tc.barrier{ orders_tensor_core = true }
+          tc.role{ name = "load", warps = 1 }(function()
+            tc.range(6, function(k) tc.copy_gmem_to_smem(a:tile({ 0, k }, { 128, 64 }), smem[k % 2], full[k % 2]) end)
+          end)
+          tc.role{ name = "mma", warps = 1 }(function()
+            tc.range(6, function(k)
+              tc.barrier_wait(full[k % 2])
+              tc.mma(acc, smem[k % 2], smem[k % 2]:T(), { barrier = empty[k % 2], accumulate = k:gt(0) })
+            end)
+            tc.commit_arrive(done)
+          end)
+          tc.role{ name = "out", warpgroups = 1 }(function()
+            tc.barrier_wait(done)
+            out:store(tc.async_load_tmem(acc))
+          end)
+        end }
+      local device = tc.device("emulator:" .. target)
+      local a, out = tc.ones({ 128, 384 }, tc.f16, { device = device }), tc.zeros({ 128, 128 }, tc.f32, { device = device })
+      local report = kernel:emulate({ target = target, mode = "check" }, a, out)
+      assert.are.same({ "mbarrier-over-arrival", "arrival-not-awaited" },
+        { report.hazards[1].rule, report.hazards[2].rule })
+      assert.matches("\n    fix: tc%.barrier_wait before the copy or arrival of the next turn", report.hazards[1].message)
+      local ok, message = pcall(kernel, a, out)
+      if not ok then
+        assert.matches('lint [arrival-not-awaited] tc.mma: nothing ever waits on barrier "empty"', message, 1, true)
+      end
+    end)
   end)
 end

@@ -21,7 +21,9 @@ struct causes {
 	struct program_hint *hints;
 	int count;
 	struct uncommitted *stores;
-	struct ptrvec waits; /* struct site *: wait_smem_to_gmem */
+	struct ptrvec waits;          /* struct site *: wait_smem_to_gmem */
+	struct ptrvec readers;        /* struct site *: what may read SMEM */
+	const struct op **first_wait; /* by barrier id */
 };
 
 /* A hint that is not there yet, for its text; NULL: there is one, or no more room. */
@@ -196,18 +198,94 @@ static void look_at_load(struct causes *n, const struct op *o)
 		     tc_shape_text(k, src), tc_ref_text(k, tc_ref_whole(k, src->alloc)), at));
 }
 
+/* ---- copies from GMEM that a wait passes ---------------------------------- */
+
+static bool reads_smem(const struct op *o, const struct alloc *a)
+{
+	const struct ref *refs[2] = {NULL, NULL};
+
+	if (o->kind == OP_MMA) {
+		refs[0] = o->u.mma.a;
+		refs[1] = o->u.mma.b;
+	} else if (o->kind == OP_LOAD) {
+		refs[0] = o->u.load.ref;
+	} else if (o->kind == OP_COPY_SMEM_TO_GMEM) {
+		refs[0] = o->u.copy.src;
+	}
+	for (int i = 0; i < 2; i++)
+		if (refs[i] && shares_storage(refs[i]->alloc, a))
+			return true;
+	return false;
+}
+
+/* Whatever the emulator sees of a copy whose barrier is first waited for by parity 1. */
+static void look_at_passed(struct causes *n, const struct op *copy)
+{
+	struct kern *k = n->c->kern;
+	const struct op *wait = n->first_wait[copy->u.copy.barrier.barrier->id];
+	int64_t parity;
+	const struct {
+		const char *rule;
+		const struct op *at, *other;
+	} shown[] = {{"copy-not-awaited", NULL, copy},
+		     {"shared-race", copy, NULL},
+		     {"shared-race", NULL, copy},
+		     {"wgmma-not-awaited", copy, NULL},
+		     {"mma-not-awaited", copy, NULL}};
+	const char *text;
+
+	if (!wait || !wait->u.wait.parity || !tc_val_is_const(wait->u.wait.parity, &parity) ||
+	    parity != 1)
+		return;
+	text = tc_arena_printf(&k->arena,
+			       "%s without parity, or with parity = 0: the first wait is for "
+			       "parity 0; parity 1 passes while phase 0 is open",
+			       call_at(k, "tc.barrier_wait", wait));
+	for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+		struct program_hint *hint = new_hint(n, shown[i].rule, shown[i].at, shown[i].other);
+
+		if (hint)
+			keep(n, hint, true, text);
+	}
+	for (int i = 0; i < n->readers.count; i++) {
+		const struct op *reader = ((const struct site *)n->readers.item[i])->op;
+		struct program_hint *hint = reads_smem(reader, copy->u.copy.dst->alloc)
+						    ? new_hint(n, "undefined-shared", reader, NULL)
+						    : NULL;
+
+		if (hint)
+			keep(n, hint, true, text);
+	}
+}
+
 /* ---- all ------------------------------------------------------------------ */
+
+static void keep_site(struct causes *n, struct ptrvec *sites, const struct site *site)
+{
+	struct site *copy = tc_arena_alloc(n->c->arena, sizeof *copy);
+
+	*copy = *site;
+	mi_push(n->c->arena, sites, copy);
+}
+
+static void collect_readers(void *arg, const struct site *site)
+{
+	struct causes *n = arg;
+	const struct op *o = site->op;
+	const struct barrier *b = tc_site_waits(o);
+
+	if (o->kind == OP_MMA || o->kind == OP_LOAD || o->kind == OP_COPY_SMEM_TO_GMEM)
+		keep_site(n, &n->readers, site);
+	if (b && o->kind == OP_BARRIER_WAIT && !n->first_wait[b->id])
+		n->first_wait[b->id] = o;
+}
 
 static void collect_waits(void *arg, const struct site *site)
 {
 	struct causes *n = arg;
-	struct site *copy;
 
-	if (site->op->kind != OP_WAIT_SMEM_TO_GMEM)
-		return;
-	copy = tc_arena_alloc(n->c->arena, sizeof *copy);
-	*copy = *site;
-	mi_push(n->c->arena, &n->waits, copy);
+	if (site->op->kind == OP_WAIT_SMEM_TO_GMEM)
+		keep_site(n, &n->waits, site);
 }
 
 static void look_at(void *arg, const struct site *site)
@@ -232,6 +310,8 @@ static void look_at(void *arg, const struct site *site)
 		break;
 	case OP_COPY_GMEM_TO_SMEM:
 		look_at_load(n, o);
+		if (o->u.copy.barrier.barrier)
+			look_at_passed(n, o);
 		break;
 	case OP_MMA:
 		look_at_reader(n, site, o->u.mma.a, "tc.mma", mma);
@@ -253,7 +333,10 @@ void tc_program_causes(struct compilation *c)
 	struct causes n = {.c = c};
 
 	n.hints = tc_arena_alloc(c->arena, sizeof *n.hints * MOST_HINTS);
+	n.first_wait = tc_arena_alloc(c->arena,
+				      sizeof *n.first_wait * (size_t)(c->kern->barriers.count + 1));
 	tc_verify_walk(c->kern, collect_waits, &n);
+	tc_verify_walk(c->kern, collect_readers, &n);
 	tc_verify_walk(c->kern, look_at, &n);
 	c->program->hints = n.hints;
 	c->program->hint_count = n.count;

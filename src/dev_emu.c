@@ -140,6 +140,11 @@ static bool has_errors(const struct device *d, const struct launch *l, const str
 	for (int i = 0; i < r->hazard_count; i++)
 		if (r->hazards[i].severity == EMU_ERROR)
 			add_hazard(&t, l, &r->hazards[i]);
+	for (const struct program_lint *lint = l->lints; lint; lint = lint->next) {
+		add(&t, "\n  lint [%s] %s", lint->rule, lint->message);
+		if (lint->file)
+			add(&t, "\n    recorded at %s:%u", lint->file, lint->line);
+	}
 	tc_dev_fail(e, ERR_USER, "hazard", "%s", buffer);
 	return true;
 }

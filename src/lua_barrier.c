@@ -304,7 +304,8 @@ static const char wait_doc[] =
 	"Waits for the next phase of the barrier. Phases are counted for you, per role: a role's "
 	"i-th executed wait awaits the i-th completion.\n\n"
 	"`parity` (0 or 1, or a recorded s32) waits for the phase of that parity instead and "
-	"leaves the count alone; one role uses one of the two forms on one barrier.";
+	"leaves the count alone; one role uses one of the two forms on one barrier. The "
+	"first phase has parity 0; a wait for parity 1 passes while it is open.";
 
 static int barrier_wait(lua_State *L)
 {

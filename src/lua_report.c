@@ -69,7 +69,8 @@ void tc_push_report(lua_State *L, const struct device *d, const struct run *r)
 	bool emulated = r->options.report != NULL;
 	const char *mode =
 		r->options.mode ? r->options.mode : tc_config_string(CONFIG_emulator_mode);
-	bool checked = emulated && strcmp(mode, "fast") != 0;
+	/* Of a run that failed, what the recording alone shows may be the reason. */
+	bool linted = emulated && (strcmp(mode, "fast") != 0 || !r->report.completed);
 	int count = r->report.hazard_count;
 
 	lua_createtable(L, 0, 9);
@@ -78,8 +79,7 @@ void tc_push_report(lua_State *L, const struct device *d, const struct run *r)
 		push_hazard(L, &r->report.hazards[i]);
 		lua_rawseti(L, -2, i + 1);
 	}
-	for (const struct program_lint *lint = r->launch.lints; lint && checked;
-	     lint = lint->next) {
+	for (const struct program_lint *lint = r->launch.lints; lint && linted; lint = lint->next) {
 		tc_push_lint(L, lint);
 		lua_rawseti(L, -2, ++count);
 	}

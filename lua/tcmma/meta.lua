@@ -331,7 +331,7 @@ function tc.barrier_arrive(barrier) end
 
 ---Waits for the next phase of the barrier. Phases are counted for you, per role: a role's i-th executed wait awaits the i-th completion.
 ---
----`parity` (0 or 1, or a recorded s32) waits for the phase of that parity instead and leaves the count alone; one role uses one of the two forms on one barrier.
+---`parity` (0 or 1, or a recorded s32) waits for the phase of that parity instead and leaves the count alone; one role uses one of the two forms on one barrier. The first phase has parity 0; a wait for parity 1 passes while it is open.
 ---@param barrier Barrier
 ---@param opts? {parity?: integer|Scalar}
 function tc.barrier_wait(barrier, opts) end

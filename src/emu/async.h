@@ -52,6 +52,7 @@ struct emu_mbarrier {
 	/* Who has waited for it by parity 1 when it was as it was made. */
 	const struct emu_warp *passed_by;
 	const struct emu_ins *passed_at;
+	bool first_awaited; /* somebody has waited for parity 0 */
 };
 
 /*

@@ -328,6 +328,7 @@ static bool init_one(struct emu_warp *warp, int lane, uint64_t address, uint32_t
 	barrier->event_count = 0;
 	barrier->made = where;
 	barrier->passed_by = NULL;
+	barrier->first_awaited = false;
 	barrier->waitable.describe = describe_wait;
 	barrier->waitable.explain = emu_mbarrier_explain;
 	words[1] = barrier->index;

@@ -256,6 +256,13 @@ static void arrivals_missing(const struct emu_mbarrier *b, const struct emu_spli
 			who, name);
 		return;
 	}
+	if (b->phase == 1 && split->scratch && !b->first_awaited) {
+		emu_cause(causes, "deadlock-parity", "the first wait for parity 0",
+			  "nobody has waited for parity 0 of %s, which is complete: the first wait "
+			  "is for parity 0; parity 1 passes while phase 0 is open",
+			  name);
+		return;
+	}
 	if (peers_missing(b))
 		emu_cause(causes, "deadlock-peer",
 			  "tcgen05.commit with .multicast::cluster and a mask of both CTAs; mapa "

@@ -260,6 +260,7 @@ static enum emu_step execute_wait(struct emu_warp *warp, const struct emu_ins *i
 		emu_order_barrier_wait(warp->order, barrier, ins->semantics == EMU_RELAXED);
 	if (done && ins->variant & wait_parity && value)
 		emu_mbarrier_passed(barrier, warp);
+	barrier->first_awaited |= !(ins->variant & wait_parity ? value : value >> token_phase & 1);
 	if (done)
 		warp->split->timeouts = 0;
 	else if (uniform && (ins->variant & wait_try) && warp->split->stage != EMU_TIMED_OUT &&
