@@ -111,6 +111,16 @@ describe("an index beyond its array", function()
       end)
    end)
 
+   it("is named where several indices of an op are checked", function()
+      local k = kernel("sm_90a", function(i, x)
+         local s, b = tc.smem({ 4, 8, 64 }, tc.float32, { name = "ring" }), tc.barrier { num_barriers = 2, name = "b" }
+         tc.copy_gmem_to_smem(x, s[i], b[i // 2 + 1])
+         tc.barrier_wait(b[1])
+      end)
+      assert.matches('index 2 of barrier "b" %(made at line %d+%) is outside 0 to 1', run(k, 2, "fast").hazards[1].message)
+      assert.matches('index 4 of dimension 0 of "ring"', run(k, 4, "fast").hazards[1].message)
+   end)
+
    it("is a slot or a column of tensor memory", function()
       local k, line = kernel("sm_100a", function(i)
          local t = tc.tmem({ 2, 128, 64 }, tc.float32)

@@ -31,6 +31,7 @@ struct gpu {
 	bool streams;                  /* one was made: launches may be on it */
 	CUevent all;                   /* for waiting for all streams; NULL: not needed yet */
 	bool abandoned;                /* the user does not wait for what runs */
+	bool hung;                     /* a kernel took longer than any wait; `lost` says so */
 	struct gpu_deferred *deferred; /* to be given back once nothing runs */
 	struct gpu_record *record;     /* host memory that kernels write; NULL: not needed yet */
 };
@@ -59,7 +60,7 @@ bool tc_gpu_wait_event(struct device *d, void *event, struct err *e);
 const char *tc_gpu_pending_text(const struct gpu *g, char *out, size_t size);
 /* Gives back a module, or memory where that is NULL: at once or when no kernel runs. */
 void tc_gpu_defer(struct device *d, CUmodule module, CUdeviceptr address);
-/* Before closing: true when nothing runs and all is given back; else the context is left alone. */
+/* Before closing: false when something may still run, and the context is to be left alone. */
 bool tc_gpu_finish(struct device *d);
 
 /* gpu_launch.c: of the device_ops */

@@ -96,6 +96,7 @@ static bool timed_out(struct device *d, double seconds, struct err *e)
 	struct gpu *g = d->state;
 	char text[1024];
 
+	g->hung = true;
 	running_text(d, seconds, text, sizeof text);
 	snprintf(g->lost, sizeof g->lost, "%.*s", (int)sizeof g->lost - 1, text);
 	return tc_dev_fail(e, ERR_USER, "lost",
@@ -237,11 +238,17 @@ bool tc_gpu_wait_event(struct device *d, void *event, struct err *e)
 
 /* ---- giving back --------------------------------------------------------- */
 
+static bool may_run(const struct gpu *g)
+{
+	return g->pending_count &&
+	       (g->streams || g->cu->stream_query(NULL) == CUDA_ERROR_NOT_READY);
+}
+
 void tc_gpu_defer(struct device *d, CUmodule module, CUdeviceptr address)
 {
 	struct err ignored = {0};
 	struct gpu *g = tc_gpu_enter(d, &ignored);
-	struct gpu_deferred *last = g && g->pending_count ? malloc(sizeof *last) : NULL;
+	struct gpu_deferred *last = g && may_run(g) ? malloc(sizeof *last) : NULL;
 
 	if (!g)
 		return; /* a dead context has freed all already */
@@ -259,21 +266,18 @@ void tc_gpu_defer(struct device *d, CUmodule module, CUdeviceptr address)
 bool tc_gpu_finish(struct device *d)
 {
 	struct err e = {0};
-	struct gpu *g = tc_gpu_enter(d, &e);
-
-	if (!g)
-		return false;
+	struct gpu *g = d->state;
 	/* Nobody is left whom an unfinished kernel could serve, save by what it prints. */
 	double seconds = limit() > 0 && limit() < LAST_WAIT ? limit() : LAST_WAIT;
-	bool ok = !g->abandoned && poll_device(d, seconds, &e) && settle(d, &e);
 
-	if (!ok && !g->abandoned && g->pending_count)
+	if (!g->lost[0] && !g->abandoned && tc_gpu_enter(d, &e) &&
+	    !(poll_device(d, seconds, &e) && settle(d, &e)) && !g->abandoned)
 		fprintf(stderr, "%s\n", e.text);
-	while (!ok && g->deferred) {
+	while (g->deferred) {
 		struct gpu_deferred *first = g->deferred;
 
 		g->deferred = first->next;
 		free(first);
 	}
-	return ok;
+	return !g->hung && !g->abandoned;
 }
