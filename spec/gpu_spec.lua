@@ -136,17 +136,19 @@ describe("a GPU #gpu", function()
     local x, y = randn({ 256, 64 }, tc.f32, 1), empty({ 256, 64 }, tc.f32)
     local report = kernel:profile({}, x, y)
     assert.same(2 * x:get(200, 3), y:get(200, 3))
-    local waits, slices, ctas = 0, 0, {}
+    local waits, arithmetic, slices, ctas = 0, 0, 0, {}
     for pid, duration, name in report.trace_text:gmatch('"ph":"X","pid":(%d+),"tid":%d+,"ts":[%d.]+,"dur":([%d.]+),'
       .. '"cat":"%w+","name":"([^"]*)"') do
       slices, ctas[pid] = slices + 1, true
+      if name:match "^line %d+: arithmetic$" then arithmetic = arithmetic + 1 end
       if name == "wait full" then
         waits = waits + 1
         assert.is_true(tonumber(duration) > 0.05 and tonumber(duration) < 1000, duration)
       end
     end
     assert.equal(4, waits)
-    assert.equal(4 * 4, slices)
+    assert.equal(4 * 5, slices)
+    assert.equal(4, arithmetic)
     assert.is_nil(select(5, next(ctas)))
     y:copy_from(tc.zeros({ 256, 64 }, tc.f32, { device = gpu }))
     kernel(x, y)

@@ -67,8 +67,8 @@ describe("profile", function()
       local parts = buffer_of({ profile = true }, target)
       for part = 1, 4 do
         local p = parts[part]
-        -- first: load, store, arrive each turn, and two waits with their ends; second: all of it each turn
-        assert.equal(part % 2 == 1 and 3 * 3 + 2 * 2 or 3 * 5, p.events)
+        -- first: load, arithmetic, store, arrive each turn, and two waits with their ends; second: all each turn
+        assert.equal(part % 2 == 1 and 3 * 4 + 2 * 2 or 3 * 5, p.events)
         assert.is_true(p.ends >= p.begins and p.begins > 0)
         local before = p.clock0
         for _, event in ipairs(p.list) do

@@ -199,6 +199,7 @@ static void comment(struct low *l, const struct op *op)
 
 void tc_low_ops(struct low *l, const struct scope *s)
 {
+	l->profile_computing = false;
 	for (const struct op *op = s->first; op; op = op->next) {
 		if (!l->role->op_kept[op->id])
 			continue;
@@ -209,6 +210,7 @@ void tc_low_ops(struct low *l, const struct scope *s)
 		l->c->target->ops->lower[op->kind](l, op);
 		tc_low_profile_op(l, op, true);
 	}
+	l->profile_computing = false;
 	mi_flush_comment(l);
 	l->op = s->owner;
 }

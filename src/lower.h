@@ -15,6 +15,7 @@ struct low {
 	struct mreg pair_leader;  /* the same in the first CTA of a pair; made on demand */
 	/* profile = true: whether this thread writes, its part of the buffer, events so far */
 	struct mreg profile_writes, profile_part, profile_event;
+	bool profile_computing; /* the last event began a run of arithmetic */
 	struct mreg elected;        /* predicate: one lane of each warp */
 	struct mreg thread, window; /* made on demand */
 	struct mreg clone;          /* which of the class; no register: there is one */
@@ -170,6 +171,9 @@ struct mreg tc_low_operand_at(struct low *l, const struct smem_operand *o, int64
 struct mreg tc_low_profile_buffer(struct low *l); /* address, 0: none is given */
 /* lower_profile.c: nothing without profile = true. */
 void tc_low_profile_start(struct low *l);
+bool tc_profile_is_event(enum op_kind kind);
+/* Arithmetic on fragments; a run of such ops is one event, whatever else in it is none. */
+bool tc_profile_computes(enum op_kind kind);
 void tc_low_profile_op(struct low *l, const struct op *op, bool after);
 void tc_low_profile_end(struct low *l);
 struct mreg tc_low_dim_param(struct low *l, int number); /* u32 */

@@ -7,8 +7,8 @@
  */
 #include "compile.h"
 
-/* Ops whose time is worth knowing: all that do something beside registers. */
-static bool is_event(enum op_kind kind)
+/* All that do something beside registers have a time of their own. */
+bool tc_profile_is_event(enum op_kind kind)
 {
 	switch (kind) {
 	case OP_COPY_GMEM_TO_SMEM:
@@ -34,6 +34,11 @@ static bool is_event(enum op_kind kind)
 	default:
 		return false;
 	}
+}
+
+bool tc_profile_computes(enum op_kind kind)
+{
+	return kind == OP_FRAG_ELEMENTWISE || kind == OP_FRAG_CAST || kind == OP_FRAG_REDUCE;
 }
 
 static struct mreg special(struct low *l, const char *name)
@@ -111,8 +116,12 @@ static void event(struct low *l, uint32_t what)
 
 void tc_low_profile_op(struct low *l, const struct op *op, bool after)
 {
-	if (!l->c->kern->profile || !is_event(op->kind) || (after && op->kind != OP_BARRIER_WAIT))
+	bool computes = tc_profile_computes(op->kind);
+
+	if (!l->c->kern->profile || (!computes && !tc_profile_is_event(op->kind)) ||
+	    (computes && (after || l->profile_computing)) || (after && op->kind != OP_BARRIER_WAIT))
 		return;
+	l->profile_computing = computes;
 	event(l, (uint32_t)op->id | (after ? TC_PROFILE_AFTER : 0));
 }
 

@@ -45,6 +45,26 @@ static double us_per_clock(const struct profile *p, const struct tc_profile_part
 	return us >= 100 && span > 0 ? us / span : p->us_per_clock;
 }
 
+/* "line 41: arithmetic", or "lines 41 to 46" of a run of it. */
+static void name_computing(const struct op *first, char *name, size_t size)
+{
+	const struct scope *body[2];
+	int from = first->pos.line, to = from;
+
+	for (const struct op *o = first; o; o = o->next) {
+		if (tc_profile_is_event(o->kind) || tc_op_bodies(o, body))
+			break;
+		if (!tc_profile_computes(o->kind))
+			continue;
+		from = o->pos.line < from ? o->pos.line : from;
+		to = o->pos.line > to ? o->pos.line : to;
+	}
+	if (from == to)
+		snprintf(name, size, "line %d: arithmetic", from);
+	else
+		snprintf(name, size, "lines %d to %d: arithmetic", from, to);
+}
+
 static void add(struct profile *p, const struct tc_profile_part *part, int number, uint32_t from,
 		uint32_t to, uint32_t what)
 {
@@ -62,7 +82,10 @@ static void add(struct profile *p, const struct tc_profile_part *part, int numbe
 	e.cta[0] = cta % p->grid[0];
 	e.cta[1] = cta / p->grid[0] % p->grid[1];
 	e.cta[2] = cta / p->grid[0] / p->grid[1];
-	snprintf(name, sizeof name, "line %d: %s", o->pos.line, tc_op_name(o));
+	if (tc_profile_computes(o->kind))
+		name_computing(o, name, sizeof name);
+	else
+		snprintf(name, sizeof name, "line %d: %s", o->pos.line, tc_op_name(o));
 	if (o->kind == OP_BARRIER_WAIT) {
 		const struct barrier *b = o->u.wait.barrier.barrier;
 
