@@ -225,6 +225,8 @@ static void close_device(struct device *d)
 	if (tc_gpu_finish(d)) {
 		if (g->all)
 			g->cu->event_destroy(g->all);
+		if (g->mark)
+			g->cu->event_destroy(g->mark);
 		if (g->record)
 			g->cu->host_free(g->record);
 		g->cu->context_release(g->id);

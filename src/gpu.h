@@ -8,7 +8,7 @@
 #include "cuda_abi.h"
 #include "dev.h"
 
-#define PENDING      16  /* launches whose names are kept for a late error */
+#define PENDING      16  /* kernels whose names are kept for a late error */
 #define ENCODED_MAPS 256 /* tensor maps kept, by content; a power of two */
 #define NAME_SIZE    96
 
@@ -22,14 +22,16 @@ struct gpu {
 	const struct cuda_driver *cu;
 	CUdevice id;
 	CUcontext context;
-	/* Launches since the last wait for the whole device, oldest overwritten. */
+	/* Kernels launched since the last wait for the whole device, oldest overwritten. */
 	char pending[PENDING][NAME_SIZE];
 	unsigned pending_count;
 	/* What killed the context; after that every call answers with it. */
 	char lost[1536];
 	struct encoded_map *maps;
-	bool streams;                  /* one was made: launches may be on it */
-	CUevent all;                   /* for waiting for all streams; NULL: not needed yet */
+	bool streams; /* one was made: launches may be on it */
+	CUevent all;  /* for waiting for all streams; NULL: not needed yet */
+	CUevent mark; /* behind a launch some time ago; NULL: not needed yet */
+	unsigned launches;
 	bool abandoned;                /* the user does not wait for what runs */
 	bool hung;                     /* a kernel took longer than any wait; `lost` says so */
 	struct gpu_deferred *deferred; /* to be given back once nothing runs */
@@ -56,6 +58,8 @@ struct gpu *tc_gpu_enter(struct device *d, struct err *e);
 bool tc_gpu_synchronize(struct device *d, struct err *e);
 bool tc_gpu_wait_stream(struct device *d, void *stream, struct err *e);
 bool tc_gpu_wait_event(struct device *d, void *event, struct err *e);
+/* Waits where the driver's queue may become full, in which it would wait itself. */
+bool tc_gpu_before_launch(struct device *d, void *stream, struct err *e);
 /* "kernel 'b', 'a' (one of them, latest first)": those that may run. */
 const char *tc_gpu_pending_text(const struct gpu *g, char *out, size_t size);
 /* Gives back a module, or memory where that is NULL: at once or when no kernel runs. */

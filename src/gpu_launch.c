@@ -70,8 +70,7 @@ static bool load_module(struct device *d, const struct launch *l, CUmodule *m, s
 		tc_assembly_warn(l->name, log.text);
 		ok = tc_gpu_check(d, g->cu->module_load(m, cubin.text, 0, NULL, NULL),
 				  "cannot load the cubin", e);
-	}
-	else if (e->kind == ERR_ENVIRONMENT)
+	} else if (e->kind == ERR_ENVIRONMENT)
 		ok = load_ptx(d, l, m, e);
 	free(cubin.text);
 	free(log.text);
@@ -318,13 +317,18 @@ static bool explain_launch(struct device *d, CUresult r, const struct gpu_functi
 	return false;
 }
 
+/* A kernel that is launched again and again takes one place. */
 static void remember(struct gpu *g, const char *name)
 {
-	char *to = g->pending[g->pending_count++ % PENDING];
+	char *to = g->pending[g->pending_count % PENDING];
 	size_t length = strnlen(name, NAME_SIZE - 1);
 
+	if (g->pending_count &&
+	    !strncmp(g->pending[(g->pending_count - 1) % PENDING], name, NAME_SIZE - 1))
+		return;
 	memcpy(to, name, length);
 	to[length] = '\0';
+	g->pending_count++;
 }
 
 static bool start(struct device *d, struct gpu_function *f, const struct launch *l, void *stream,
@@ -345,6 +349,8 @@ static bool start(struct device *d, struct gpu_function *f, const struct launch 
 		*next++ = (CUlaunchAttribute){.id = CU_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION,
 					      .value.programmatic = 1};
 	config.attribute_count = (unsigned)(next - attributes);
+	if (!tc_gpu_before_launch(d, stream, e))
+		return false;
 	remember(g, l->name);
 	CUresult r = g->cu->launch(&config, f->handle, values, NULL);
 	return r == CUDA_SUCCESS || explain_launch(d, r, f, &config, l, e);

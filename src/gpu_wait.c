@@ -12,6 +12,7 @@
 #define SPIN        5e-3 /* seconds without a sleep; the longest wait of a short kernel */
 #define CATCH_AFTER 2e-4 /* seconds before SIGINT is caught: two system calls */
 #define LAST_WAIT   10.0 /* seconds that closing a device waits at most */
+#define QUEUE       256  /* launches between two marks; the driver takes about 1000 */
 
 /* What a release could not give back while kernels ran. */
 struct gpu_deferred {
@@ -234,6 +235,21 @@ bool tc_gpu_wait_event(struct device *d, void *event, struct err *e)
 	struct gpu *g = tc_gpu_enter(d, e);
 
 	return g && poll(d, query_event, event, "cannot wait for the event", limit(), e);
+}
+
+bool tc_gpu_before_launch(struct device *d, void *stream, struct err *e)
+{
+	struct gpu *g = d->state;
+	const char *doing = "cannot mark a launch";
+
+	if (++g->launches % QUEUE)
+		return true;
+	if (!g->mark)
+		return tc_gpu_check(d, g->cu->event_create(&g->mark, CU_EVENT_DISABLE_TIMING),
+				    doing, e) &&
+		       tc_gpu_check(d, g->cu->event_record(g->mark, stream), doing, e);
+	return tc_gpu_wait_event(d, g->mark, e) &&
+	       tc_gpu_check(d, g->cu->event_record(g->mark, stream), doing, e);
 }
 
 /* ---- giving back --------------------------------------------------------- */

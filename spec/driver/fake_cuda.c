@@ -29,6 +29,7 @@ static CUresult sticky;
 static int dynamic_limit, nonportable, encodes, cubins, texts, streams;
 
 static double busy_until; /* seconds */
+static int queued;
 static CUdeviceptr assert_variable[2];
 
 static double now(void)
@@ -375,6 +376,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **paramete
 	const char *name = (const char *)f;
 
 	(void)extra;
+	if (query() == CUDA_ERROR_NOT_READY && queued++ > 1000)
+		status();
 	if (sticky)
 		return sticky;
 	if (c->gridDimX == 7)
