@@ -544,8 +544,7 @@ function tc.emit_pipeline(body, opts) end
 ---@return function
 function tc.emit_pipeline_warp_specialized(body, opts) end
 
----A new array whose contents are undefined until written; the emulator reports reads of them in
----the modes that check.
+---A new array whose contents are undefined until written. On the emulator all bits of one of up to 256 MB are set, which is NaN in floats and -1 in int32, so that results show what was never written; no report speaks of it.
 ---@param shape integer[]
 ---@param dtype DType
 ---@param opts? {device?: tcmma.device|string}
