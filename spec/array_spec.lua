@@ -14,6 +14,16 @@ describe("a new array", function()
     assert.is_true(a.address > 0)
   end)
 
+  it("that is empty shows on the emulator what was never written", function()
+    local unset = tc.empty({ 130, 64 }, tc.f32, { device = "emulator" })
+    assert.is_true(unset:get(129, 63) ~= unset:get(129, 63))
+    assert.equal(-1, tc.empty({ 3 }, tc.int32, { device = "emulator" }):get(2))
+    local half = tc.kernel{ name = "half", args = { tc.gmem({ 130, 64 }, tc.f32) },
+      body = function(x) tc.atomic_add(x:at(tc.ds(0, 128), tc.ds(0, 32)), 1.0) end }
+    half:emulate({ target = "sm_100a" }, unset)
+    assert.is_true(unset:get(0, 0) ~= unset:get(0, 0))
+  end)
+
   it("is described in one line", function()
     assert.matches("^tcmma%.array f16%[512, 512%] on %S+$", tostring(tc.zeros({ 512, 512 }, "f16")))
     assert.matches("^tcmma%.array i8%[%] on ", tostring(tc.zeros({}, "i8")))

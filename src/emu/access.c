@@ -54,7 +54,7 @@ void *emu_mem_global(struct emu_grid *grid, const struct emu_where *where, uint6
 			     align);
 		return NULL;
 	}
-	a = emu_find_allocation(grid->emu, address, size);
+	a = emu_find_allocation(grid->emu, address);
 	if (!a || a->released || size > a->size - (address - a->address) ||
 	    (kind != EMU_READ && a->read_only))
 		return global_fault(grid, where, address, size, kind);
@@ -240,7 +240,7 @@ void *emu_mem(struct emu_warp *warp, int lane, enum emu_space space, uint64_t ad
 	if (host) {
 		memmove(warp->recent + 1, warp->recent, sizeof warp->recent - sizeof *warp->recent);
 		warp->recent[0] = warp->hit;
-		warp->hit = emu_find_allocation(warp->grid->emu, address, size);
+		warp->hit = emu_find_allocation(warp->grid->emu, address);
 	}
 	return host;
 }

@@ -279,7 +279,7 @@ static enum emu_step builtin_free(struct emu_warp *warp, const struct emu_ins *i
 	EMU_FOR_LANES(l, mask)
 	{
 		uint64_t address = argument(warp, 0, (int)l);
-		struct emu_allocation *found = emu_find_allocation(warp->grid->emu, address, 1);
+		struct emu_allocation *found = emu_find_allocation(warp->grid->emu, address);
 
 		if (!address)
 			continue;

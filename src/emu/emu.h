@@ -38,14 +38,12 @@ void emu_free(struct emu *emu);
 /*
  * Global memory.  Device addresses are never reused, so that a use after free
  * is an access to nothing.  emu_alloc returns 0 on failure.  A fresh
- * allocation is undefined until it is written; emu_host gives the bytes behind
- * [address, address + size) or NULL, for reading and writing by the host (call
- * emu_defined after writing through it).
+ * allocation is zero; emu_host gives the bytes behind [address, address + size)
+ * or NULL, for reading and writing by the host.
  */
 uint64_t emu_alloc(struct emu *emu, uint64_t size, const char *name, struct emu_error *error);
 bool emu_release(struct emu *emu, uint64_t address);
 void *emu_host(struct emu *emu, uint64_t address, uint64_t size);
-void emu_defined(struct emu *emu, uint64_t address, uint64_t size);
 bool emu_read(struct emu *emu, void *dst, uint64_t address, uint64_t size, struct emu_error *error);
 bool emu_write(struct emu *emu, uint64_t address, const void *src, uint64_t size,
 	       struct emu_error *error);

@@ -196,11 +196,10 @@ static struct emu_allocation *below(struct emu *emu, uint64_t address)
 	return low ? emu->allocations[low - 1] : NULL;
 }
 
-struct emu_allocation *emu_find_allocation(struct emu *emu, uint64_t address, uint64_t size)
+struct emu_allocation *emu_find_allocation(struct emu *emu, uint64_t address)
 {
 	struct emu_allocation *found;
 
-	(void)size;
 	pthread_mutex_lock(&emu->lock);
 	found = below(emu, address);
 	pthread_mutex_unlock(&emu->lock);
@@ -239,7 +238,7 @@ static void forget(struct emu *emu)
 
 bool emu_release(struct emu *emu, uint64_t address)
 {
-	struct emu_allocation *allocation = emu_find_allocation(emu, address, 1);
+	struct emu_allocation *allocation = emu_find_allocation(emu, address);
 
 	if (!allocation || allocation->address != address || allocation->released)
 		return false;
@@ -256,19 +255,12 @@ bool emu_release(struct emu *emu, uint64_t address)
 
 void *emu_host(struct emu *emu, uint64_t address, uint64_t size)
 {
-	struct emu_allocation *allocation = emu_find_allocation(emu, address, size);
+	struct emu_allocation *allocation = emu_find_allocation(emu, address);
 
 	if (!allocation || allocation->released || size > allocation->size ||
 	    address - allocation->address > allocation->size - size)
 		return NULL;
 	return allocation->host + (address - allocation->address);
-}
-
-void emu_defined(struct emu *emu, uint64_t address, uint64_t size)
-{
-	(void)emu;
-	(void)address;
-	(void)size;
 }
 
 static void *host_or_error(struct emu *emu, uint64_t address, uint64_t size, const char *what,

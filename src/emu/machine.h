@@ -134,7 +134,7 @@ void *emu_mem_shared(struct emu_cta *cta, const struct emu_where *where, uint64_
 void *emu_mem_global(struct emu_grid *grid, const struct emu_where *where, uint64_t address,
 		     uint64_t size, uint32_t align, enum emu_access_kind kind);
 /* What lies at a global address, released or not; NULL when nothing ever did. */
-struct emu_allocation *emu_find_allocation(struct emu *emu, uint64_t address, uint64_t size);
+struct emu_allocation *emu_find_allocation(struct emu *emu, uint64_t address);
 /* The one that starts at or below the address, for reports. */
 struct emu_allocation *emu_nearest_allocation(struct emu *emu, uint64_t address);
 /* The space and the address in it that a generic address means. */

@@ -262,7 +262,7 @@ static bool decode_cvta(struct emu_decode *decode)
 
 static bool is_constant(const struct emu_warp *warp, uint64_t address)
 {
-	const struct emu_allocation *found = emu_find_allocation(warp->grid->emu, address, 1);
+	const struct emu_allocation *found = emu_find_allocation(warp->grid->emu, address);
 
 	return found && found->read_only;
 }

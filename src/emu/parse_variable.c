@@ -260,7 +260,6 @@ static bool place_global(struct ptx_parser *parser, struct declaration *declarat
 		return false;
 	}
 	module->allocations[module->allocation_count++] = variable->address;
-	emu_defined(module->emu, variable->address, variable->size);
 	struct data data = {.bytes = emu_host(module->emu, variable->address,
 					      variable->size ? variable->size : 1),
 			    .size = variable->size,
@@ -269,7 +268,7 @@ static bool place_global(struct ptx_parser *parser, struct declaration *declarat
 	if (initial && !values(parser, &data))
 		return false;
 	if (variable->space == EMU_CONST)
-		emu_find_allocation(module->emu, variable->address, 1)->read_only = true;
+		emu_find_allocation(module->emu, variable->address)->read_only = true;
 	return true;
 }
 
