@@ -64,6 +64,10 @@ describe("a GPU, by the driver's interface", function()
     assert.equal("", run(code, { TCMMA_WARNINGS = "0" }))
   end)
 
+  with_driver("gives arrays that are not written", function()
+    assert.equal("cuda:0\n", run[[print(tc.empty({ 4, 4 }, "f32", { device = "cuda:0" }).device.name)]])
+  end)
+
   with_driver("says what it is", function()
     assert.equal("Fake GPU 40 132 1024 1980000 67108864 67108864 232448 13.0\n", run[[
       local p = tc.device().properties

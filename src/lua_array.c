@@ -228,11 +228,12 @@ static void fill(lua_State *L, const struct array *a, uint64_t bits)
 static int module_empty(lua_State *L)
 {
 	const struct array *a = create(L, 2, 3);
-	const struct device_ops *ops = a->device->ops;
+	void *seen = a->bytes <= MOST_UNSET
+			     ? a->device->ops->host(a->device, a->address, (uint64_t)a->bytes)
+			     : NULL;
 
-	if (ops->host && a->bytes <= MOST_UNSET)
-		memset(ops->host(a->device, a->address, (uint64_t)a->bytes), 0xff,
-		       (size_t)a->bytes);
+	if (seen)
+		memset(seen, 0xff, (size_t)a->bytes);
 	return 1;
 }
 
