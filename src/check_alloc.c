@@ -201,7 +201,7 @@ int64_t tc_tmem_columns(const struct alloc *a, int64_t rows, int64_t columns)
 {
 	switch (a->layout) {
 	case TML_M64_COLLECTIVE:
-		return columns / 2 / a->packing;
+		return rows / 64 * (columns / 2 / a->packing);
 	case TML_SCALES:
 		return rows * columns / 128;
 	case TML_B_SCALES_M64_COLLECTIVE:

@@ -341,17 +341,24 @@ static uint64_t smem_element(lua_State *L, const struct peek *p, const int64_t *
 	return take_bits(L, p, offset, bit % 8, bits);
 }
 
-/* Of a row; columns of 64 rows of a pair lie in two halves of the lanes. */
+/* Of a row; columns of 64 rows of a pair lie in two halves of the lanes.  Tiles of rows follow one
+ * another. */
 static int64_t lane_of(const struct alloc *a, int64_t row, int64_t *column)
 {
-	int64_t half = a->shape[a->rank - 1].size / (a->packing ? a->packing : 1) / 2;
+	int64_t columns = a->shape[a->rank - 1].size / (a->packing ? a->packing : 1);
+	int64_t half = columns / 2, lane;
 
-	if (a->layout == TML_HALF_LANE)
+	switch (a->layout) {
+	case TML_HALF_LANE:
 		return row / 16 * 32 + row % 16;
-	if (a->layout != TML_M64_COLLECTIVE || *column < half)
-		return row;
-	*column -= half;
-	return row + LANES / 2;
+	case TML_M64_COLLECTIVE:
+		lane = row % 64 + (*column < half ? 0 : LANES / 2);
+		*column = *column % half + row / 64 * half;
+		return lane;
+	default:
+		*column += row / LANES * columns;
+		return row % LANES;
+	}
 }
 
 static uint64_t tmem_element(lua_State *L, const struct peek *p, const int64_t *index)
