@@ -546,7 +546,8 @@ void tc_open_scalar(lua_State *L)
 		L, TC_SCALAR,
 		"A recorded scalar: s32, f32 or a predicate. Operators record. Of s32: "
 		"`+ - * // % & | ~ << >>`, which wrap; `//` and `%` floor as in Lua, `>>` "
-		"keeps the sign (in Lua it does not). Of f32: `+ - * /`. Of predicates: "
+		"keeps the sign (in Lua it does not). Of f32: `+ - * /`, `/` within 2 ulp. Of "
+		"predicates: "
 		"`& | ~`. It has no value while recording.\n"
 		"---@field dtype tcmma.dtype `tc.int32`, `tc.float32` or `tc.bool`",
 		methods, meta, scalar_field);

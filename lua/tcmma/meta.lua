@@ -1320,7 +1320,7 @@ function class_event:record(stream) end
 ---@return number
 function class_event:since(earlier) end
 
----A register tile of one role. The operators `+ - * / // % & | ~ << >>` work by elements and broadcast as in numpy; Lua numbers and recorded scalars take its dtype. float32, float16, bfloat16, int32 and uint32 are computed in. `/` is of floats; `//` and `%`, which floor as in Lua, bits and shifts are of integers; `>>` of int32 keeps the sign.
+---A register tile of one role. The operators `+ - * / // % & | ~ << >>` work by elements and broadcast as in numpy; Lua numbers and recorded scalars take its dtype. float32, float16, bfloat16, int32 and uint32 are computed in. `/` is of floats, float32 within 2 ulp, exactly rounded by a constant power of two; `//` and `%`, which floor as in Lua, bits and shifts are of integers; `>>` of int32 keeps the sign.
 ---@class tcmma.fragment
 ---@field shape integer[]
 ---@field dtype tcmma.dtype
@@ -1596,7 +1596,7 @@ function class_report:trace(path) end
 ---@field warps integer In all; a warpgroup is 4
 local class_role = {}
 
----A recorded scalar: s32, f32 or a predicate. Operators record. Of s32: `+ - * // % & | ~ << >>`, which wrap; `//` and `%` floor as in Lua, `>>` keeps the sign (in Lua it does not). Of f32: `+ - * /`. Of predicates: `& | ~`. It has no value while recording.
+---A recorded scalar: s32, f32 or a predicate. Operators record. Of s32: `+ - * // % & | ~ << >>`, which wrap; `//` and `%` floor as in Lua, `>>` keeps the sign (in Lua it does not). Of f32: `+ - * /`, `/` within 2 ulp. Of predicates: `& | ~`. It has no value while recording.
 ---@class tcmma.scalar
 ---@field dtype tcmma.dtype `tc.int32`, `tc.float32` or `tc.bool`
 local class_scalar = {}
