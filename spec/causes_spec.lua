@@ -174,11 +174,13 @@ for _, each in ipairs{ "sm_100a", "sm_90a" } do
           end)
         end }
       local device = tc.device("emulator:" .. target)
-      local a, out = tc.ones({ 128, 384 }, tc.f16, { device = device }), tc.zeros({ 128, 128 }, tc.f32, { device = device })
+      local a = tc.ones({ 128, 384 }, tc.f16, { device = device })
+      local out = tc.zeros({ 128, 128 }, tc.f32, { device = device })
       local report = kernel:emulate({ target = target, mode = "check" }, a, out)
       assert.are.same({ "mbarrier-over-arrival", "arrival-not-awaited" },
         { report.hazards[1].rule, report.hazards[2].rule })
-      assert.matches("\n    fix: tc%.barrier_wait before the copy or arrival of the next turn", report.hazards[1].message)
+      assert.matches("\n    fix: tc%.barrier_wait before the copy or arrival of the next turn",
+        report.hazards[1].message)
       local ok, message = pcall(kernel, a, out)
       if not ok then
         assert.matches('lint [arrival-not-awaited] tc.mma: nothing ever waits on barrier "empty"', message, 1, true)

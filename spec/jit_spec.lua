@@ -191,7 +191,8 @@ describe("compiling CUDA C", function()
   end)
 
   with_nvrtc("says where the headers of the standard library are", function()
-    for name, hinted in pairs{ ["<cstdint>"] = true, ["<stdint.h>"] = true, ["<vector>"] = true, ['"mine.h"'] = false } do
+    for name, hinted in pairs{ ["<cstdint>"] = true, ["<stdint.h>"] = true, ["<vector>"] = true,
+        ['"mine.h"'] = false } do
       local _, message = pcall(tc.cuda, "#include " .. name .. "\n__global__ void f() {}")
       assert.equal(hinted, message:find("<cuda/std/cstdint>", 1, true) ~= nil, name)
     end

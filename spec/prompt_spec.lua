@@ -326,15 +326,16 @@ describe("a result at the prompt", function()
 
   it("of a variable that is misspelt is a warning, once", function()
     assert.equal("tcmma: warning: the environment variable TCMMA_EMULATOR_MOD is none of tcmma's "
-      .. "(did you mean TCMMA_EMULATOR_MODE?)\n", process.run("require'tcmma'.device()", { TCMMA_EMULATOR_MOD = "check" }))
+      .. "(did you mean TCMMA_EMULATOR_MODE?)\n",
+      process.run("require'tcmma'.device()", { TCMMA_EMULATOR_MOD = "check" }))
   end)
 
   it("of what is not recorded says what is", function()
     local function message(body)
       return select(2, pcall(tc.kernel, { args = {}, grid = { 2 }, grid_names = { "x" }, body = body }))
     end
-    assert.matches("'^' is not recorded: write v * v", message(function() return tc.full({ 8, 8 }, 1, "f32") ^ 2 end), 1,
-      true)
+    assert.matches("'^' is not recorded: write v * v",
+      message(function() return tc.full({ 8, 8 }, 1, "f32") ^ 2 end), 1, true)
     assert.matches("'^' is not recorded: write v * v", message(function() return 2 ^ tc.axis_index "x" end), 1, true)
     assert.matches("tc.range takes (n, body) or (lo, hi, step, body): after lo and hi the step is missing",
       message(function() tc.range(0, 4, function() end) end), 1, true)

@@ -49,8 +49,8 @@ end
 
 local shown = {
   __tostring = function(r)
-    return ("{median = %.4g us, min = %.4g, max = %.4g, mean = %.4g, %d calls, clock of the %s}"):format(r.median, r.min,
-      r.max, r.mean, r.repetitions, r.clock)
+    local text = "{median = %.4g us, min = %.4g, max = %.4g, mean = %.4g, %d calls, clock of the %s}"
+    return text:format(r.median, r.min, r.max, r.mean, r.repetitions, r.clock)
   end,
 }
 
