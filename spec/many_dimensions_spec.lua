@@ -271,6 +271,9 @@ describe("Arrays of more than five dimensions", function()
   it("have at most eight", function()
     assert.matches("a shape of 1 to 8 dimensions expected, got 9",
       helper.message(function() tc.gmem({ 1, 1, 1, 1, 1, 1, 1, 1, 1 }, "f32") end))
+    assert.matches("the array is too large: more than 2^46 elements",
+      helper.message(function() tc.gmem({ 1 << 20, "M", 1 << 20, 128 }, "f32") end), 1, true)
+    tc.gmem({ 1 << 20, "M", 1 << 20, 64 }, "f32")
     assert.matches("8", helper.message(function() tc.zeros({ 1, 1, 1, 1, 1, 1, 1, 1, 1 }, "f32") end))
     assert.matches("8", helper.message(function() tc.from_table({ { { { { { { { { 1 } } } } } } } } }, "f32") end))
   end)

@@ -37,9 +37,20 @@ static void read_dimension(lua_State *L, struct lua_gmem *g, int i)
 	}
 	if (lua_type(L, -1) == LUA_TNUMBER)
 		g->size[i] = lua_tointegerx(L, -1, &integral);
-	if (!integral || g->size[i] < 1 || g->size[i] > INT64_C(1) << 40)
+	if (!integral || g->size[i] < 1)
 		tc_argerror(L, 1, "dimension %d: an integer >= 1 or a name expected, got %s", i + 1,
 			    tc_describe(L, -1));
+}
+
+static void check_elements(lua_State *L, const struct lua_gmem *g)
+{
+	int64_t elements = 1;
+
+	for (int i = 0; i < g->rank; i++) {
+		if (g->size[i] > TC_LARGEST_ARRAY / elements)
+			tc_argerror(L, 1, "the array is too large: more than 2^46 elements");
+		elements *= g->size[i] < 0 ? 1 : g->size[i];
+	}
 }
 
 static int gmem_new(lua_State *L)
@@ -64,6 +75,7 @@ static int gmem_new(lua_State *L)
 		read_dimension(L, g, i);
 		lua_rawseti(L, -2, i + 1);
 	}
+	check_elements(L, g);
 	lua_setiuservalue(L, -2, 1);
 	return 1;
 }

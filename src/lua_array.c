@@ -11,8 +11,6 @@
 #include <limits.h>
 #include <string.h>
 
-#define LARGEST_ARRAY (INT64_C(1) << 46) /* elements: products of sizes cannot overflow */
-
 /* ---- memory ----------------------------------------------------------------------- */
 
 const char *tc_array_text(lua_State *L, const struct array *a)
@@ -79,7 +77,7 @@ static struct array *new_header(lua_State *L, struct device *d, enum dtype t, in
 {
 	int64_t elements = 1;
 	for (int i = 0; i < rank; i++) {
-		if (shape[i] > LARGEST_ARRAY / elements)
+		if (shape[i] > TC_LARGEST_ARRAY / elements)
 			tc_error(L, "the array is too large: more than 2^46 elements");
 		elements *= shape[i];
 	}
@@ -291,7 +289,7 @@ static int module_arange(lua_State *L)
 	if (step == 0 || step != step)
 		return tc_argerror(L, 3, "the step must not be 0");
 	lua_Number count = (stop - start) / step;
-	if (!(count > 0 && count < (lua_Number)LARGEST_ARRAY))
+	if (!(count > 0 && count < (lua_Number)TC_LARGEST_ARRAY))
 		return tc_argerror(L, numbers > 1 ? 2 : 1,
 				   "no number lies between %.14g and %.14g in steps of %.14g",
 				   start, stop, step);
@@ -373,7 +371,7 @@ static int array_reshape(lua_State *L)
 					   "sizes must be at least 1, and one of them may be -1");
 		if (shape[i] == -1)
 			open = i;
-		else if (shape[i] > LARGEST_ARRAY / known)
+		else if (shape[i] > TC_LARGEST_ARRAY / known)
 			return tc_argerror(L, 2, "the shape has more than 2^46 elements");
 		else
 			known *= shape[i];

@@ -241,6 +241,9 @@ bool *tc_push_guard(lua_State *L);
 extern const char tc_peek_doc[];
 int tc_ref_peek(lua_State *L);
 
+/* Elements of an array: products of sizes cannot overflow. */
+#define TC_LARGEST_ARRAY (INT64_C(1) << 46)
+
 /* lua_alloc.c */
 void tc_open_alloc(lua_State *L);
 /* tc.gmem(shape, dtype).  User value 1 holds the names. */
