@@ -224,6 +224,15 @@ describe("a callback", function()
   end)
 end)
 
+it("A body that a constant condition chooses may close the kernel", function()
+  for _, condition in ipairs { true, false } do
+    local k = tc.record { grid = { 4 } }
+    local close = function() k:close() end
+    tc.when(condition, close, close)
+    assert.is_false(pcall(tc.when, condition, close, close))
+  end
+end)
+
 describe("an object of a closed kernel", function()
   it("raises in every method and operator", function()
     local k, a = tc.record { args = { tc.gmem({ 128, 64 }, "f16") } }

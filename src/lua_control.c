@@ -219,10 +219,10 @@ static int control_when(lua_State *L)
 	k = tc_current_kernel(L);
 	constant = b.cond.i;
 	if (b.cond.kind == 'b' || tc_val_is_const(b.cond.val, &constant)) {
+		k->leaves_out |= !constant || !lua_isnil(L, 3);
 		lua_pushvalue(L, constant ? 2 : 3);
 		if (!lua_isnil(L, -1))
-			lua_call(L, 0, 0);
-		k->leaves_out |= !constant || !lua_isnil(L, 3);
+			lua_call(L, 0, 0); /* which may close the kernel */
 		return 0;
 	}
 	done = tc_push_guard(L);
