@@ -214,7 +214,7 @@ describe("Loads and stores", function()
         message(row.store, row, f))
       assert.matches("^The stored value has dtype float32, but the target reference has dtype int32",
         message(function() c[0][0][0][0] = f end))
-      assert.matches("0.5 stored into int32: convert it with :astype", message(function() c[0][0][0][0][0] = 0.5 end))
+      assert.matches("0.5 stored into int32: an integer is needed", message(function() c[0][0][0][0][0] = 0.5 end))
       assert.matches("0.5 is no integer; the fragment is int32", message(function() c[0][0][0][0] = 0.5 end))
       assert.equal("a fragment has 1 or 2 dimensions", message(c.load, c):match "^[^;]+")
       assert.matches("is out of bounds", message(function() a:at(0, 64):load() end))

@@ -226,9 +226,9 @@ static int ref_tile(lua_State *L)
 	return 1;
 }
 
-static const char transpose_doc[] =
-	"T() -> Ref\n"
-	"The transpose: the view with its last two dimensions swapped. Nothing is moved. Legal on SMEM and GMEM.";
+static const char transpose_doc[] = "T() -> Ref\n"
+				    "The transpose: the view with its last two dimensions swapped. "
+				    "Nothing is moved. Legal on SMEM and GMEM.";
 
 static int ref_transpose(lua_State *L)
 {
@@ -413,8 +413,10 @@ struct val *tc_element_value(struct kern *k, const struct lua_value *v, enum dty
 		return tc_val_float(k, (float)v->f);
 	if (wanted == VT_S32 && v->kind == 'f' && v->integral)
 		return tc_val_const(k, (int32_t)v->i);
-	tc_fail(&k->err, "%s stored into %s: convert it with :astype", tc_val_text(k, node),
-		tc_dtypes[t].name);
+	tc_fail(&k->err, "%s stored into %s: %s", tc_val_text(k, node), tc_dtypes[t].name,
+		v->kind == 'v'     ? "convert it with :astype"
+		: wanted == VT_S32 ? "an integer is needed"
+				   : "a number is needed");
 }
 
 static void store(struct kern *k, void *arg)
