@@ -413,10 +413,11 @@ struct val *tc_element_value(struct kern *k, const struct lua_value *v, enum dty
 		return tc_val_float(k, (float)v->f);
 	if (wanted == VT_S32 && v->kind == 'f' && v->integral)
 		return tc_val_const(k, (int32_t)v->i);
-	tc_fail(&k->err, "%s stored into %s: %s", tc_val_text(k, node), tc_dtypes[t].name,
-		v->kind == 'v'     ? "convert it with :astype"
-		: wanted == VT_S32 ? "an integer is needed"
-				   : "a number is needed");
+	if (v->kind == 'v')
+		tc_fail(&k->err, "%s stored into %s: convert it with :astype", tc_val_text(k, node),
+			tc_dtypes[t].name);
+	tc_fail(&k->err, "%s stored into %s: %s is needed", tc_val_text(k, node), tc_dtypes[t].name,
+		wanted == VT_S32 ? "an integer" : "a number");
 }
 
 static void store(struct kern *k, void *arg)
