@@ -307,6 +307,7 @@ describe("a GPU, by the driver's interface", function()
       ["the device with a stream"] = "d:synchronize()",
       ["a copy to the GPU"] = "tc.from_table({ 1 }, 'i32')",
       ["a copy back"] = "a:totable()",
+      ["the load of another module"] = "tc.ptx(m:ptx() .. '//'):kernel('harmless'):launch{}",
       ["room for a launch"] = "local k = m:kernel 'harmless' for i = 1, 2000 do k:launch{ stream = s } end",
     } do
       with_assembler("gives up waiting for " .. what, function()

@@ -29,6 +29,7 @@ struct gpu {
 	char lost[1536];
 	struct encoded_map *maps;
 	bool streams; /* one was made: launches may be on it */
+	bool prints;  /* a module that calls vprintf was loaded */
 	CUevent all;  /* for waiting for all streams; NULL: not needed yet */
 	CUevent mark; /* behind a launch some time ago; NULL: not needed yet */
 	unsigned launches;
@@ -60,6 +61,8 @@ bool tc_gpu_wait_stream(struct device *d, void *stream, struct err *e);
 bool tc_gpu_wait_event(struct device *d, void *event, struct err *e);
 /* Waits where the driver's queue may become full, in which it would wait itself. */
 bool tc_gpu_before_launch(struct device *d, void *stream, struct err *e);
+/* The driver loads a module when nothing runs. */
+bool tc_gpu_before_load(struct device *d, struct err *e);
 /* "kernel 'b', 'a' (one of them, latest first)": those that may run. */
 const char *tc_gpu_pending_text(const struct gpu *g, char *out, size_t size);
 /* Gives back a module, or memory where that is NULL: at once or when no kernel runs. */

@@ -109,8 +109,9 @@ static struct gpu_module *find_module(struct device *d, const struct launch *l, 
 
 	if (m)
 		return m;
-	if (!load_module(d, l, &handle, e))
+	if (!tc_gpu_before_load(d, e) || !load_module(d, l, &handle, e))
 		return NULL;
+	((struct gpu *)d->state)->prints |= strstr(l->ptx, "vprintf") != NULL;
 	m = calloc(1, sizeof *m);
 	if (!m)
 		tc_dev_fail(e, ERR_MEMORY, NULL, "out of memory for the module of '%s'", l->name);

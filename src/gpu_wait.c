@@ -10,7 +10,7 @@
 #include <time.h>
 
 #define SPIN        5e-3 /* seconds without a sleep; the longest wait of a short kernel */
-#define CATCH_AFTER 2e-4 /* seconds before SIGINT is caught: two system calls */
+#define CATCH_AFTER 2e-4 /* seconds before SIGINT is caught, which takes system calls */
 #define LAST_WAIT   10.0 /* seconds that closing a device waits at most */
 #define QUEUE       256  /* launches between two marks; the driver takes about 1000 */
 
@@ -84,7 +84,6 @@ static CUresult query_event(struct gpu *g, void *event)
 struct wait {
 	double begin, due, limit; /* seconds; due and limit after begin, 0: never */
 	struct interrupt interrupt;
-	bool catching;
 };
 
 static double limit(void)
@@ -128,11 +127,7 @@ static bool go_on(struct device *d, struct wait *w, struct err *e)
 	double seconds = now() - w->begin;
 	char text[1024];
 
-	if (!w->catching && seconds >= CATCH_AFTER) {
-		tc_interrupt_begin(&w->interrupt);
-		w->catching = true;
-	}
-	if (w->catching && tc_interrupt_seen())
+	if (tc_interrupt_seen())
 		return interrupted(d, e);
 	if (w->limit > 0 && seconds >= w->limit)
 		return timed_out(d, seconds, e);
@@ -148,24 +143,39 @@ static bool go_on(struct device *d, struct wait *w, struct err *e)
 	return true;
 }
 
+/* A short kernel's end is seen as soon as may be: until SIGINT is caught, nothing else is done. */
+static CUresult spin(struct gpu *g, CUresult (*query)(struct gpu *, void *), void *handle,
+		     double begin)
+{
+	CUresult r = CUDA_ERROR_NOT_READY;
+
+	while (r == CUDA_ERROR_NOT_READY && now() - begin < CATCH_AFTER)
+		r = query(g, handle);
+	return r;
+}
+
+/* `last`: of closing, where the setting asks for no shorter time; else 0. */
 static bool poll(struct device *d, CUresult (*query)(struct gpu *, void *), void *handle,
-		 const char *doing, double limit, struct err *e)
+		 const char *doing, double last, struct err *e)
 {
 	struct gpu *g = d->state;
 	CUresult r = query(g, handle);
 	struct wait w;
 	bool ok = true;
 
+	if (r == CUDA_ERROR_NOT_READY) {
+		w.begin = now();
+		r = spin(g, query, handle, w.begin);
+	}
 	if (r != CUDA_ERROR_NOT_READY)
 		return tc_gpu_check(d, r, doing, e);
-	w = (struct wait){.begin = now(),
-			  .due = (double)tc_config_integer(CONFIG_gpu_progress),
-			  .limit = limit};
+	w.due = (double)tc_config_integer(CONFIG_gpu_progress);
+	w.limit = last > 0 && (limit() <= 0 || last < limit()) ? last : limit();
+	tc_interrupt_begin(&w.interrupt);
 	while (ok && r == CUDA_ERROR_NOT_READY)
 		if ((ok = go_on(d, &w, e)))
 			r = query(g, handle);
-	if (w.catching)
-		tc_interrupt_end(&w.interrupt);
+	tc_interrupt_end(&w.interrupt);
 	return ok && tc_gpu_check(d, r, doing, e);
 }
 
@@ -173,18 +183,18 @@ static bool poll(struct device *d, CUresult (*query)(struct gpu *, void *), void
  * The driver's own order waits for all streams, but only what is put into it does: an event, where
  * there are other streams.
  */
-static bool poll_device(struct device *d, double seconds, struct err *e)
+static bool poll_device(struct device *d, double last, struct err *e)
 {
 	static const char doing[] = "cannot wait for the device";
 	struct gpu *g = d->state;
 
 	if (!g->streams)
-		return poll(d, query_stream, NULL, doing, seconds, e);
+		return poll(d, query_stream, NULL, doing, last, e);
 	if (!g->all &&
 	    !tc_gpu_check(d, g->cu->event_create(&g->all, CU_EVENT_DISABLE_TIMING), doing, e))
 		return false;
 	return tc_gpu_check(d, g->cu->event_record(g->all, NULL), doing, e) &&
-	       poll(d, query_event, g->all, doing, seconds, e);
+	       poll(d, query_event, g->all, doing, last, e);
 }
 
 static void give_back(struct gpu *g)
@@ -201,12 +211,21 @@ static void give_back(struct gpu *g)
 	}
 }
 
-/* Nothing runs: what is left is to be told of faults, and to print what kernels printed. */
+/* The driver shows what kernels printed when it waits itself. */
+static bool show_prints(struct device *d, struct err *e)
+{
+	struct gpu *g = d->state;
+
+	return !g->prints ||
+	       tc_gpu_check(d, g->cu->context_synchronize(), "cannot wait for the device", e);
+}
+
+/* Nothing runs. */
 static bool settle(struct device *d, struct err *e)
 {
 	struct gpu *g = d->state;
 
-	if (!tc_gpu_check(d, g->cu->context_synchronize(), "cannot wait for the device", e))
+	if (!show_prints(d, e))
 		return false;
 	g->pending_count = 0;
 	g->abandoned = false;
@@ -218,7 +237,7 @@ bool tc_gpu_synchronize(struct device *d, struct err *e)
 {
 	struct gpu *g = tc_gpu_enter(d, e);
 
-	return g && poll_device(d, limit(), e) && settle(d, e);
+	return g && poll_device(d, 0, e) && settle(d, e);
 }
 
 bool tc_gpu_wait_stream(struct device *d, void *stream, struct err *e)
@@ -226,15 +245,15 @@ bool tc_gpu_wait_stream(struct device *d, void *stream, struct err *e)
 	struct gpu *g = tc_gpu_enter(d, e);
 	const char *doing = "cannot wait for the stream";
 
-	return g && poll(d, query_stream, stream, doing, limit(), e) &&
-	       tc_gpu_check(d, g->cu->stream_synchronize(stream), doing, e);
+	return g && poll(d, query_stream, stream, doing, 0, e) &&
+	       (!g->prints || tc_gpu_check(d, g->cu->stream_synchronize(stream), doing, e));
 }
 
 bool tc_gpu_wait_event(struct device *d, void *event, struct err *e)
 {
 	struct gpu *g = tc_gpu_enter(d, e);
 
-	return g && poll(d, query_event, event, "cannot wait for the event", limit(), e);
+	return g && poll(d, query_event, event, "cannot wait for the event", 0, e);
 }
 
 bool tc_gpu_before_launch(struct device *d, void *stream, struct err *e)
@@ -279,15 +298,19 @@ void tc_gpu_defer(struct device *d, CUmodule module, CUdeviceptr address)
 	}
 }
 
+bool tc_gpu_before_load(struct device *d, struct err *e)
+{
+	return !may_run(d->state) || tc_gpu_synchronize(d, e);
+}
+
 bool tc_gpu_finish(struct device *d)
 {
 	struct err e = {0};
 	struct gpu *g = d->state;
-	/* Nobody is left whom an unfinished kernel could serve, save by what it prints. */
-	double seconds = limit() > 0 && limit() < LAST_WAIT ? limit() : LAST_WAIT;
 
+	/* Nobody is left whom an unfinished kernel could serve, save by what it prints. */
 	if (!g->lost[0] && !g->abandoned && tc_gpu_enter(d, &e) &&
-	    !(poll_device(d, seconds, &e) && settle(d, &e)) && !g->abandoned)
+	    !(poll_device(d, LAST_WAIT, &e) && settle(d, &e)) && !g->abandoned)
 		fprintf(stderr, "%s\n", e.text);
 	while (g->deferred) {
 		struct gpu_deferred *first = g->deferred;

@@ -201,6 +201,7 @@ CUresult cuModuleLoadDataEx(CUmodule *m, const void *image, unsigned n, CUjit_op
 			    void **values)
 {
 	*m = (CUmodule)1;
+	status();
 	if (!memcmp(image, "\177ELF", 4)) {
 		cubins++;
 		return CUDA_SUCCESS;
