@@ -117,7 +117,8 @@ describe("an index beyond its array", function()
          tc.copy_gmem_to_smem(x, s[i], b[i // 2 + 1])
          tc.barrier_wait(b[1])
       end)
-      assert.matches('index 2 of barrier "b" %(made at line %d+%) is outside 0 to 1', run(k, 2, "fast").hazards[1].message)
+      assert.matches('index 2 of barrier "b" %(made at line %d+%) is outside 0 to 1',
+        run(k, 2, "fast").hazards[1].message)
       assert.matches('index 4 of dimension 0 of "ring"', run(k, 4, "fast").hazards[1].message)
    end)
 

@@ -299,8 +299,8 @@ describe("row numbers", function()
     helper.recording({ args = { tc.gmem({ 16, 64 }, tc.f16), tc.gmem({ 8 }, tc.int32) } }, function(_, x, signed)
       local line = debug.getinfo(1, "l").currentline + 1
       local message = helper.message(function() return x:at(signed:load()) end)
-      assert.matches(('the vector of indices is SMEM ref, int32 (8,), allocated at line %d ("rows")'):format(line), message,
-        1, true)
+      assert.matches(('the vector of indices is SMEM ref, int32 (8,), allocated at line %d ("rows")'):format(line),
+        message, 1, true)
     end)
   end)
   refuses("with a sign", "Gather/scatter indices must be unsigned", function(o) return o.a:at(o.signed) end)

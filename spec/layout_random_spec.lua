@@ -184,6 +184,7 @@ describe("Random layouts", function()
     end)
   end
 
-  holds("of copies", random_copy, 150, 120, { "only support copying <=256 elements", "TMA knows arrays of five dimensions" })
+  holds("of copies", random_copy, 150, 120,
+    { "only support copying <=256 elements", "TMA knows arrays of five dimensions" })
   holds("of tiles of 4 bits", random_tile, 100, 95, {})
 end)

@@ -131,7 +131,8 @@ describe("An access of GMEM that lies outside of the array is a lint:", function
       sum = sum + a:tile({ m + 1, 0 }, { 64, 64 }):load()
       a:tile({ m, 0 }, { 64, 64 }):store(sum)
     end)
-  lints("and neighbours are one where they are stored", { grid = { 4 } }, { outside "which gets up to 256; all of it is" },
+  lints("and neighbours are one where they are stored", { grid = { 4 } },
+    { outside "which gets up to 256; all of it is" },
     function(a)
       local m = tc.axis_index "m"
       a:tile({ m, 0 }, { 64, 64 }):store(tc.full({ 64, 64 }, 0, tc.f32))

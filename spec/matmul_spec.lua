@@ -298,7 +298,8 @@ describe("matmul refuses", function()
       tc.ones({ 64, 60 }, "f16"), tc.ones({ 60, 64 }, "f16"))
    refuses("an unknown option", "unknown option 'biass'", a, b, nil, { biass = a })
    refuses("an option of the wrong kind", "option 'bias' must be an array, got integer 1", a, b, nil, { bias = 1 })
-   refuses("an unknown epilogue", "option 'epilogue' must be one of none, gelu, relu, sigmoid, silu, or a function", a, b, nil,
+   refuses("an unknown epilogue",
+      "option 'epilogue' must be one of none, gelu, relu, sigmoid, silu, or a function", a, b, nil,
       { epilogue = "swish" })
    refuses("a bias of the wrong length", "'bias' has shape (32), expected (64)", a, b, nil,
       { bias = tc.ones({ 32 }, "f32") })

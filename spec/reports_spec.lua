@@ -55,6 +55,16 @@ describe("tc.print", function()
     table.sort(lines)
     assert.same({ "block 0", "block 1", "block 2" }, lines)
   end)
+
+  it("prints a line that begins with a value, and an empty one", function()
+    assert.equal("7 and no more\n\n", (process.run [[
+      local tc = require "tcmma"
+      tc.use "emulator"
+      tc.kernel { name = "p", grid = { 1 }, body = function()
+        tc.print("{} and no more", tc.axis_index(0) + 7)
+        tc.print("")
+      end }()]]))
+  end)
 end)
 
 describe("completion at the prompt", function()

@@ -15,7 +15,7 @@ struct low {
 	struct mreg pair_leader;  /* the same in the first CTA of a pair; made on demand */
 	/* profile = true: whether this thread writes, its part of the buffer, events so far */
 	struct mreg profile_writes, profile_part, profile_event;
-	bool profile_computing; /* the last event began a run of arithmetic */
+	bool profile_computing;     /* the last event began a run of arithmetic */
 	struct mreg elected;        /* predicate: one lane of each warp */
 	struct mreg thread, window; /* made on demand */
 	struct mreg clone;          /* which of the class; no register: there is one */

@@ -68,6 +68,8 @@ struct output {
 
 static void put(struct output *output, const char *text, size_t length)
 {
+	if (!length)
+		return;
 	if (output->used + length > output->room) {
 		size_t room = (output->used + length) * 2;
 		char *grown = room > MAX_OUTPUT ? NULL : realloc(output->text, room);

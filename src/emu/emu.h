@@ -179,8 +179,8 @@ struct emu_source_line {
 	uint32_t line;
 	const char *file;
 	/*
-	 * Of an index that is out of bounds, NULL if there is none: a text line for each trap of the
-	 * PTX line, in which {} is the value that the instruction before the trap compared.
+	 * Of an index that is out of bounds, NULL if there is none: a text line for each trap of
+	 * the PTX line, in which {} is the value that the instruction before the trap compared.
 	 */
 	const char *note;
 };
