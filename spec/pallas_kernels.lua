@@ -13,6 +13,14 @@ local function tensor_core_done()
   tc.barrier_wait(done)
 end
 
+-- Stores 128 columns of an accumulator, half of them at a time.
+local function store_halves(acc, out)
+  for c = 0, 127, 64 do
+    local part = tc.ds(c, 64)
+    out:at(tc.all, part):store(tc.async_load_tmem(acc:at(tc.all, part)))
+  end
+end
+
 local function loaded_tile(ref, swizzle)
   local smem, loaded = tc.smem(ref.shape, ref.dtype, { swizzle = swizzle }), tc.barrier{}
   tc.copy_gmem_to_smem(ref, smem, loaded)
@@ -39,10 +47,7 @@ function pallas.misaligned(dtype)
     local acc = tc.tmem({ 128, 128 }, tc.f32)
     tc.mma(acc, refs[1], refs[2], { accumulate = false })
     tensor_core_done()
-    for c = 0, 127, 64 do
-      local part = tc.ds(c, 64)
-      out:at(tc.all, part):store(tc.async_load_tmem(acc:at(tc.all, part)))
-    end
+    store_halves(acc, out)
   end)
 end
 
@@ -66,10 +71,7 @@ function pallas.sliced_accumulator(dtype)
     local acc = tc.tmem({ 128, 256 }, tc.f32):at(tc.all, tc.ds(128, 128))
     tc.mma(acc, loaded_tile(a), loaded_tile(b), { accumulate = false })
     tensor_core_done()
-    for c = 0, 127, 64 do
-      local part = tc.ds(c, 64)
-      out:at(tc.all, part):store(tc.async_load_tmem(acc:at(tc.all, part)))
-    end
+    store_halves(acc, out)
   end)
 end
 
@@ -110,10 +112,7 @@ function pallas.barrier_of_array(count, at)
     local barriers = tc.barrier{ num_barriers = count, orders_tensor_core = true }
     tc.mma(acc, loaded_tile(a), loaded_tile(b), { accumulate = false, barrier = barriers[at] })
     tc.barrier_wait(barriers[at])
-    for c = 0, 127, 64 do
-      local part = tc.ds(c, 64)
-      out:at(tc.all, part):store(tc.async_load_tmem(acc:at(tc.all, part)))
-    end
+    store_halves(acc, out)
   end)
 end
 

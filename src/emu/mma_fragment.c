@@ -13,7 +13,6 @@
 
 #include "number.h"
 
-#include <pthread.h>
 #include <string.h>
 #if EMU_HAVE_WIDE
 #include <immintrin.h>
@@ -118,29 +117,25 @@ KERNEL(f32_widest, EMU_WIDEST, float, float16, 16, QUARTER16)
 KERNEL(s32_widest, EMU_WIDEST, uint32_t, word16, 16, QUARTER16)
 #endif
 
-static f32_kernel *f32_chosen = f32_base;
-static s32_kernel *s32_chosen = s32_base;
-static pthread_once_t chosen_once = PTHREAD_ONCE_INIT;
-
-static void choose(void)
-{
+static f32_kernel *const f32_builds[EMU_WIDTHS] = {
+	f32_base,
 #if EMU_HAVE_WIDE
-	__builtin_cpu_init();
-	if (emu_host_is_widest()) {
-		f32_chosen = f32_widest;
-		s32_chosen = s32_widest;
-	} else if (emu_host_is_wide()) {
-		f32_chosen = f32_wide;
-		s32_chosen = s32_wide;
-	}
+	f32_wide,
+	f32_widest,
 #endif
-}
+};
+static s32_kernel *const s32_builds[EMU_WIDTHS] = {
+	s32_base,
+#if EMU_HAVE_WIDE
+	s32_wide,
+	s32_widest,
+#endif
+};
 
 void emu_fragment_f32(int n, int k, const float *a, const float *b, float *const *d,
 		      bool accumulate)
 {
-	pthread_once(&chosen_once, choose);
-	f32_chosen(n, k, a, b, d, accumulate);
+	f32_builds[emu_host_width()](n, k, a, b, d, accumulate);
 }
 
 static int32_t clamp(int64_t value)
@@ -153,7 +148,7 @@ static void saturating(int k, const uint32_t *a, const uint32_t *b, uint32_t *co
 {
 	uint32_t sums[4][lanes], *rows[4] = {sums[0], sums[1], sums[2], sums[3]};
 
-	s32_chosen(8, k, a, b, rows, false);
+	s32_builds[emu_host_width()](8, k, a, b, rows, false);
 	for (int i = 0; i < 4; i++)
 		for (int lane = 0; lane < lanes; lane++)
 			d[i][lane] = (uint32_t)clamp((int64_t)(int32_t)sums[i][lane] +
@@ -166,9 +161,8 @@ void emu_fragment_s32(int n, int k, const int32_t *a, const int32_t *b, int32_t 
 	const uint32_t *words_a = (const uint32_t *)a, *words_b = (const uint32_t *)b;
 	uint32_t *const *words_d = (uint32_t *const *)(const void *)d;
 
-	pthread_once(&chosen_once, choose);
 	if (!saturate || !accumulate) {
-		s32_chosen(n, k, words_a, words_b, words_d, accumulate);
+		s32_builds[emu_host_width()](n, k, words_a, words_b, words_d, accumulate);
 		return;
 	}
 	for (int j = 0; j < n / 8; j++, words_d += 4, words_b += 8 * k)

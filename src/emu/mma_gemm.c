@@ -10,7 +10,6 @@
 
 #include "tensor.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #ifdef __clang__
@@ -82,29 +81,25 @@ KERNEL(f32_widest, EMU_WIDEST, float, float16, 1, 8)
 KERNEL(s32_widest, EMU_WIDEST, uint32_t, word16, 1, 8)
 #endif
 
-static f32_kernel *f32_chosen = f32_base;
-static s32_kernel *s32_chosen = s32_base;
-static pthread_once_t chosen_once = PTHREAD_ONCE_INIT;
-
-static void choose(void)
-{
+static f32_kernel *const f32_builds[EMU_WIDTHS] = {
+	f32_base,
 #if EMU_HAVE_WIDE
-	__builtin_cpu_init();
-	if (emu_host_is_widest()) {
-		f32_chosen = f32_widest;
-		s32_chosen = s32_widest;
-	} else if (emu_host_is_wide()) {
-		f32_chosen = f32_wide;
-		s32_chosen = s32_wide;
-	}
+	f32_wide,
+	f32_widest,
 #endif
-}
+};
+static s32_kernel *const s32_builds[EMU_WIDTHS] = {
+	s32_base,
+#if EMU_HAVE_WIDE
+	s32_wide,
+	s32_widest,
+#endif
+};
 
 void emu_gemm_f32(int n, int k, const float *a, int a_stride, const float *b, int b_stride,
 		  float *d, int d_stride, bool accumulate)
 {
-	pthread_once(&chosen_once, choose);
-	f32_chosen(n, k, a, a_stride, b, b_stride, d, d_stride, accumulate);
+	f32_builds[emu_host_width()](n, k, a, a_stride, b, b_stride, d, d_stride, accumulate);
 }
 
 static uint32_t add_clamped(uint32_t a, uint32_t b)
@@ -121,14 +116,14 @@ void emu_gemm_s32(int n, int k, const int32_t *a, int a_stride, const int32_t *b
 	const uint32_t *words_a = (const uint32_t *)a, *words_b = (const uint32_t *)b;
 	uint32_t *words_d = (uint32_t *)d, sum[EMU_GEMM_ROWS];
 
-	pthread_once(&chosen_once, choose);
 	if (!accumulate || !saturate) {
-		s32_chosen(n, k, words_a, a_stride, words_b, b_stride, words_d, d_stride,
-			   accumulate);
+		s32_builds[emu_host_width()](n, k, words_a, a_stride, words_b, b_stride, words_d,
+					     d_stride, accumulate);
 		return;
 	}
 	for (int j = 0; j < n; j++, words_b += b_stride, words_d += d_stride) {
-		s32_chosen(1, k, words_a, a_stride, words_b, b_stride, sum, EMU_GEMM_ROWS, false);
+		s32_builds[emu_host_width()](1, k, words_a, a_stride, words_b, b_stride, sum,
+					     EMU_GEMM_ROWS, false);
 		for (int r = 0; r < EMU_GEMM_ROWS; r++)
 			words_d[r] = add_clamped(sum[r], words_d[r]);
 	}

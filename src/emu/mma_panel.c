@@ -11,14 +11,9 @@
 /* Values of all codes of 4 and 6 bits, filled once. */
 static float tables[3][64];
 static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
-static bool wide; /* the host's vectors */
 
 static void fill_tables(void)
 {
-#if EMU_HAVE_WIDE
-	__builtin_cpu_init();
-	wide = emu_host_is_wide();
-#endif
 	static const struct emu_minifloat *const formats[] = {&emu_e2m3, &emu_e3m2, &emu_e2m1};
 
 	for (int f = 0; f < 3; f++)
@@ -130,7 +125,7 @@ void emu_panel_f32(enum emu_element element, enum emu_packing packing, const uin
 	pthread_once(&tables_once, fill_tables);
 	switch (element) {
 	case EMU_ELEMENT_F16:
-		(wide ? f16_wide : f16)(raw, elements, out);
+		(emu_host_is_wide() ? f16_wide : f16)(raw, elements, out);
 		return;
 	case EMU_ELEMENT_BF16:
 		bf16(raw, elements, out);
@@ -139,10 +134,10 @@ void emu_panel_f32(enum emu_element element, enum emu_packing packing, const uin
 		tf32(raw, elements, out);
 		return;
 	case EMU_ELEMENT_E4M3:
-		(wide ? e4m3_panel_wide : e4m3_panel)(raw, elements, out);
+		(emu_host_is_wide() ? e4m3_panel_wide : e4m3_panel)(raw, elements, out);
 		return;
 	case EMU_ELEMENT_E5M2:
-		(wide ? e5m2_panel_wide : e5m2_panel)(raw, elements, out);
+		(emu_host_is_wide() ? e5m2_panel_wide : e5m2_panel)(raw, elements, out);
 		return;
 	default:
 		break;
