@@ -138,6 +138,7 @@ build = {
             "src/emu/parse_body.c",
             "src/emu/parse_function.c",
             "src/emu/parse_operand.c",
+            "src/emu/parse_source.c",
             "src/emu/parse_variable.c",
             "src/emu/pending.c",
             "src/emu/readers.c",

@@ -10,6 +10,7 @@
 #include <signal.h>
 
 struct emu_cta_memory;
+struct emu_position;
 struct emu_trace_event;
 
 struct run_options {
@@ -89,6 +90,11 @@ struct device *tc_device_hold(struct device *d);
 void tc_device_drop(struct device *d);
 /* The emulated device that arrays of d can be run on (d itself for emulators). */
 bool tc_device_is_emulator(const struct device *d);
+/*
+ * Of the source that a launch's PTX was compiled from, the line of the position, or of the nearest
+ * call of it in that source, without its indentation; NULL where there is none.
+ */
+const char *tc_source_line(const struct launch *l, const struct emu_position *at, size_t *length);
 
 /* dev_emu.c, gpu.c */
 struct device *tc_emulator_open(const struct target *t, struct err *e);
@@ -105,6 +111,7 @@ bool tc_assemble(const char *ptx, size_t length, const char *target, struct strb
  */
 bool tc_assemble_whole(const char *ptx, size_t length, const char *target, struct strbuf *cubin,
 		       struct strbuf *log, const char **assembler, struct err *e);
+/* The PTX names files in the current folder as they were given, without the folder. */
 bool tc_nvrtc(const char *source, const char *name, const char *target, const char *const *options,
 	      int option_count, struct strbuf *ptx, struct strbuf *log, struct err *e);
 

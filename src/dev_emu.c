@@ -92,17 +92,51 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 		t->length += (size_t)n < t->size - t->length ? (size_t)n : t->size - t->length - 1;
 }
 
-/* Line `number` of the PTX text without its indentation, on a line of its own. */
+/* Line `number` of a text without its indentation; NULL: there is none. */
+static const char *line_of(const char *text, uint32_t number, size_t *length)
+{
+	while (text && number-- > 1) {
+		text = strchr(text, '\n');
+		text = text ? text + 1 : NULL;
+	}
+	if (!text || !*text)
+		return NULL;
+	text += strspn(text, " \t");
+	*length = strcspn(text, "\r\n");
+	return text;
+}
+
+const char *tc_source_line(const struct launch *l, const struct emu_position *at, size_t *length)
+{
+	while (at && at->file && l->source && strcmp(at->file, l->source_name) != 0)
+		at = at->inlined_at;
+	return at && at->file ? line_of(l->source, at->line, length) : NULL;
+}
+
+static void add_line(struct text *t, const char *line, size_t length)
+{
+	if (line)
+		add(t, "\n      %.*s", (int)(length < 200 ? length : 200), line);
+}
+
 static void add_ptx_line(struct text *t, const char *ptx, uint32_t number)
 {
-	while (ptx && *ptx && number-- > 1) {
-		ptx = strchr(ptx, '\n');
-		ptx = ptx ? ptx + 1 : NULL;
-	}
-	if (!ptx || !*ptx)
-		return;
-	ptx += strspn(ptx, " \t");
-	add(t, "\n      %.*s", (int)strcspn(ptx, "\r\n"), ptx);
+	size_t length = 0;
+	const char *line = line_of(ptx, number, &length);
+
+	add_line(t, line, length);
+}
+
+static void add_position(struct text *t, const struct launch *l, const char *what,
+			 const struct emu_position *at)
+{
+	size_t length = 0;
+	const char *line = tc_source_line(l, at, &length);
+	char position[2000];
+
+	emu_position_text(at, position, sizeof position);
+	add(t, "\n    %s %s", what, position);
+	add_line(t, line, length);
 }
 
 static void add_hazard(struct text *t, const struct launch *l, const struct emu_hazard *h)
@@ -118,8 +152,11 @@ static void add_hazard(struct text *t, const struct launch *l, const struct emu_
 		add(t, "\n    PTX line %u", h->ptx_line);
 		add_ptx_line(t, l->ptx, h->ptx_line);
 	}
-	if (h->file)
-		add(t, "\n    recorded at %s:%u", h->file, h->line);
+	if (h->at.file)
+		add_position(t, l, l->line_count ? "recorded at" : "source", &h->at);
+	/* The message names its line; what stands there is known of foreign code alone. */
+	if (h->other.file && l->source)
+		add_position(t, l, "the earlier one", &h->other);
 }
 
 /* True when a hazard of kind error stands in the report; e then has all of them as text. */

@@ -3,10 +3,12 @@
 #include "dev.h"
 
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Makes room for size bytes and a NUL; false when there is no memory. */
 static bool reserve(struct strbuf *b, size_t size)
@@ -366,6 +368,61 @@ static bool fetch_ptx(const struct nvrtc *lib, nvrtcProgram p, struct strbuf *pt
 	return true;
 }
 
+/* As NVRTC sees it: where the environment's name of the current folder is right, that. */
+static bool current_folder(char *folder, size_t size)
+{
+	struct stat here, named;
+	const char *name = getenv("PWD");
+
+	if (name && *name == '/' && strlen(name) < size && !stat(".", &here) &&
+	    !stat(name, &named) && here.st_dev == named.st_dev && here.st_ino == named.st_ino)
+		strcpy(folder, name);
+	else if (!getcwd(folder, size))
+		return false;
+	for (size_t n = strlen(folder); n && folder[n - 1] == '/'; n--)
+		folder[n - 1] = '\0';
+	return true;
+}
+
+/* As it stands in a .file: with escapes, and a slash at its end. */
+static void escape(const char *folder, char *text, size_t size)
+{
+	size_t used = 0;
+
+	for (const unsigned char *c = (const unsigned char *)folder; *c && used + 6 < size; c++)
+		if (*c < ' ' || *c > '~')
+			used += (size_t)sprintf(text + used, "\\%03o", *c);
+		else
+			used += (size_t)sprintf(text + used, *c == '\\' ? "\\\\" : "%c", *c);
+	strcpy(text + used, "/");
+}
+
+/*
+ * NVRTC puts the current folder before every relative name.  Without it the same source gives the
+ * same text everywhere, and reports name files as they were given.
+ */
+static void shorten_files(struct strbuf *ptx, const char *source)
+{
+	static const char directive[] = "\n\t.file\t";
+	char folder[PATH_MAX], text[4 * PATH_MAX];
+
+	if (!current_folder(folder, sizeof folder))
+		return;
+	escape(folder, text, sizeof text);
+	for (char *at = ptx->text; (at = strstr(at, directive)) != NULL; at++) {
+		char *name = at + sizeof directive - 1;
+
+		name += strcspn(name, "\"\n");
+		if (*name != '"' || strncmp(name + 1, text, strlen(text)) != 0)
+			continue;
+		char *rest = name + 1 + strlen(text);
+		/* Below the root, every absolute name begins so. */
+		if (*folder || !strncmp(rest, source, strlen(source)))
+			memmove(name + 1, rest, strlen(rest) + 1);
+	}
+	ptx->length = strlen(ptx->text);
+}
+
 /* Without a host compiler there are no headers of its libraries. */
 static const char host_header_hint[] = "\nA header of the host's C or C++ library: device code has "
 				       "<cuda/std/cstdint> and its like "
@@ -435,6 +492,8 @@ bool tc_nvrtc(const char *source, const char *name, const char *target, const ch
 		ok = compile(lib, p, name, all, count, log ? log : &own, e) &&
 		     fetch_ptx(lib, p, ptx, e);
 		lib->destroy(&p);
+		if (ok)
+			shorten_files(ptx, name);
 	}
 	free(own.text);
 	free(all);

@@ -85,6 +85,7 @@ const char *tc_save_text(lua_State *L, const char *name, const char *suffix, con
 struct lua_module {
 	char *ptx; /* NULL once closed */
 	size_t ptx_length;
+	char *source_name, *source; /* of CUDA C; NULL: foreign PTX */
 	struct ptx_signature signature;
 	struct loaded loaded;
 };

@@ -296,6 +296,8 @@ static void set_code(lua_State *L, struct run *r, struct device *d)
 
 	l->ptx = f->module->ptx;
 	l->ptx_length = f->module->ptx_length;
+	l->source_name = f->module->source_name;
+	l->source = f->module->source;
 	l->entry = f->entry->name;
 	l->name = f->name;
 	l->cache = tc_loaded_slot(L, &f->module->loaded, d);

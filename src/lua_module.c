@@ -15,7 +15,9 @@ static int module_gc(lua_State *L)
 		tc_loaded_free(&m->loaded);
 		tc_ptx_signature_free(&m->signature);
 		free(m->ptx);
-		m->ptx = NULL;
+		free(m->source_name);
+		free(m->source);
+		m->ptx = m->source_name = m->source = NULL;
 	}
 	return 0;
 }
@@ -87,18 +89,18 @@ struct assembled *tc_new_assembled(lua_State *L)
 	return a;
 }
 
-/* The list of strings of the option; pushed as a userdata that holds the pointers. */
+/*
+ * The list of strings of the option, and what the others say; pushed as a userdata that holds the
+ * pointers.
+ */
 static const char **option_list(lua_State *L, int arg, int *count)
 {
-	*count = 0;
-	if (!tc_option_push(L, arg, "options")) {
-		lua_pushnil(L);
-		return NULL;
-	}
-	if (!lua_istable(L, -1))
+	bool given = tc_option_push(L, arg, "options");
+
+	if (given && !lua_istable(L, -1))
 		tc_argerror(L, arg, "option 'options' must be a list of strings for NVRTC, got %s",
 			    tc_describe(L, -1));
-	lua_Integer n = luaL_len(L, -1);
+	lua_Integer n = given ? luaL_len(L, -1) : 0;
 	const char **list = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *list, 0);
 	for (int i = 0; i < n; i++) {
 		if (lua_geti(L, -2, i + 1) != LUA_TSTRING)
@@ -108,7 +110,29 @@ static const char **option_list(lua_State *L, int arg, int *count)
 		lua_pop(L, 1);
 	}
 	*count = (int)n;
+	if (tc_option_boolean(L, arg, "lineinfo", true))
+		list[(*count)++] = "-lineinfo";
 	return list;
+}
+
+/* The name stands in quotes in the PTX, where a quote cannot be written. */
+static const char *option_name(lua_State *L, int arg)
+{
+	const char *name = tc_option_string(L, arg, "name", "kernel.cu");
+
+	if (strchr(name, '"'))
+		tc_argerror(L, arg, "option 'name' must have no double quotes in it, got '%s'",
+			    name);
+	return name;
+}
+
+static char *copy_text(lua_State *L, const char *text)
+{
+	char *copy = strdup(text);
+
+	if (!copy)
+		tc_error(L, "not enough memory: source of %zu bytes", strlen(text));
+	return copy;
 }
 
 static const char *option_target(lua_State *L, int arg)
@@ -129,7 +153,7 @@ static const char *option_target(lua_State *L, int arg)
 
 static int cuda(lua_State *L)
 {
-	static const char *const names[] = {"options", "target", "name", NULL};
+	static const char *const names[] = {"options", "target", "name", "lineinfo", NULL};
 	struct err e = {0};
 	int count;
 
@@ -138,7 +162,7 @@ static int cuda(lua_State *L)
 	lua_settop(L, 2);
 	tc_options(L, 2, names);
 	const char *target = option_target(L, 2);
-	const char *name = tc_option_string(L, 2, "name", "kernel.cu");
+	const char *name = option_name(L, 2);
 	const char **options = option_list(L, 2, &count);
 	struct assembled *c = tc_new_assembled(L);
 	if (!tc_nvrtc(lua_tostring(L, 1), name, target, options, count, &c->text, &c->log, &e))
@@ -146,7 +170,9 @@ static int cuda(lua_State *L)
 	if (!strstr(c->text.text, ".entry"))
 		return tc_error(L, "'%s' has no kernel: no __global__ function is defined in it",
 				name);
-	new_module(L, c->text.text, c->text.length);
+	struct lua_module *m = new_module(L, c->text.text, c->text.length);
+	m->source_name = copy_text(L, name);
+	m->source = copy_text(L, lua_tostring(L, 1));
 	if (c->log.length)
 		lua_pushlstring(L, c->log.text, c->log.length);
 	else
@@ -354,13 +380,15 @@ static const struct tc_function functions[] = {
 	 "assembled (or "
 	 "loaded by the emulator) at the first launch on a device, and kept."},
 	{"cuda", cuda,
-	 "cuda(source: string, opts?: {options?: string[], target?: string, name?: string}) -> "
+	 "cuda(source: string, opts?: {options?: string[], target?: string, name?: string, "
+	 "lineinfo?: boolean}) -> "
 	 "tcmma.module?, "
 	 "string?, string?\n"
 	 "Compiles CUDA C with NVRTC. `options` go to the compiler, `target` is the architecture "
 	 "(default: "
-	 "that of the current device), `name` the file name in its messages. The toolkit's headers "
-	 "are found. "
+	 "that of the current device), `name` the file name in its messages and in the emulator's "
+	 "reports, which name lines of the source unless `lineinfo = false`: the code is the same "
+	 "either way. The toolkit's headers are found. "
 	 "What the compiler rejects is an error with its log; warnings come as the second result. "
 	 "Without "
 	 "NVRTC the answer is nil, a message and the code `no-library`."},

@@ -4,7 +4,50 @@
 #include <stdio.h>
 #include <string.h>
 
-static void push_hazard(lua_State *L, const struct emu_hazard *h)
+/* Pops a value into the field `side``name` of the table below it. */
+static void set_of_side(lua_State *L, const char *side, const char *name)
+{
+	lua_pushfstring(L, "%s%s", side, name);
+	lua_insert(L, -2);
+	lua_rawset(L, -3);
+}
+
+/* The calls that were inlined, from the nearest on. */
+static void push_callers(lua_State *L, const struct emu_position *caller)
+{
+	lua_newtable(L);
+	for (int i = 1; caller; caller = caller->inlined_at) {
+		lua_createtable(L, 0, 2);
+		tc_set_string(L, "file", caller->file);
+		tc_set_integer(L, "line", caller->line);
+		lua_rawseti(L, -2, i++);
+	}
+}
+
+/* Only a recorded kernel has lines of Lua.  `side`: "", or "other_" of the earlier access. */
+static void set_position(lua_State *L, const struct launch *l, const char *side,
+			 const struct emu_position *at)
+{
+	size_t length = 0;
+	const char *text = tc_source_line(l, at, &length);
+
+	if (!at->file)
+		return;
+	lua_pushstring(L, at->file);
+	set_of_side(L, side, l->line_count ? "lua_file" : "file");
+	lua_pushinteger(L, at->line);
+	set_of_side(L, side, l->line_count ? "lua_line" : "line");
+	if (at->inlined_at) {
+		push_callers(L, at->inlined_at);
+		set_of_side(L, side, "inlined_at");
+	}
+	if (text) {
+		lua_pushlstring(L, text, length);
+		set_of_side(L, side, "text");
+	}
+}
+
+static void push_hazard(lua_State *L, const struct launch *l, const struct emu_hazard *h)
 {
 	lua_createtable(L, 0, 12);
 	tc_set_string(L, "rule", h->rule);
@@ -12,14 +55,8 @@ static void push_hazard(lua_State *L, const struct emu_hazard *h)
 	tc_set_string(L, "message", h->message);
 	if (h->ptx_line)
 		tc_set_integer(L, "ptx_line", h->ptx_line);
-	if (h->file) {
-		tc_set_string(L, "lua_file", h->file);
-		tc_set_integer(L, "lua_line", h->line);
-	}
-	if (h->other_file) {
-		tc_set_string(L, "other_lua_file", h->other_file);
-		tc_set_integer(L, "other_lua_line", h->other_source_line);
-	}
+	set_position(L, l, "", &h->at);
+	set_position(L, l, "other_", &h->other);
 	if (h->role) {
 		tc_set_string(L, "role", h->role);
 	}
@@ -76,7 +113,7 @@ void tc_push_report(lua_State *L, const struct device *d, const struct run *r)
 	lua_createtable(L, 0, 9);
 	lua_createtable(L, r->report.hazard_count, 0);
 	for (int i = 0; i < r->report.hazard_count; i++) {
-		push_hazard(L, &r->report.hazards[i]);
+		push_hazard(L, &r->launch, &r->report.hazards[i]);
 		lua_rawseti(L, -2, i + 1);
 	}
 	for (const struct program_lint *lint = r->launch.lints; lint && linted; lint = lint->next) {
@@ -113,12 +150,73 @@ void tc_push_report(lua_State *L, const struct device *d, const struct run *r)
 
 /* ---- the report's methods ------------------------------------------------ */
 
+/* Slots of the stack while a report is written. */
+enum {
+	HAZARD = 4, /* in turn */
+	CALLERS,    /* its inlined_at */
+	CALLER      /* in turn */
+};
+
 static const char *text_field(lua_State *L, int index, const char *name)
 {
 	lua_getfield(L, index, name);
 	const char *text = luaL_tolstring(L, -1, NULL);
 	lua_replace(L, -2);
 	return text;
+}
+
+/* Pushes the hazard's field of that side. */
+static int get_of_side(lua_State *L, int hazard, const char *side, const char *name)
+{
+	char field[32];
+
+	snprintf(field, sizeof field, "%s%s", side, name);
+	return lua_getfield(L, hazard, field);
+}
+
+/* Whatever the user has put into the report's tables. */
+static void add_position(lua_State *L, luaL_Buffer *b, int at, const char *side)
+{
+	char field[2][32];
+
+	snprintf(field[0], sizeof field[0], "%sfile", side);
+	snprintf(field[1], sizeof field[1], "%sline", side);
+	text_field(L, at, field[0]);
+	luaL_addvalue(b);
+	luaL_addstring(b, ":");
+	text_field(L, at, field[1]);
+	luaL_addvalue(b);
+}
+
+/* Where foreign code comes from.  Lists are in slots of their own: a buffer may use the top. */
+static void add_source(lua_State *L, luaL_Buffer *b, int hazard, const char *side,
+		       const char *before)
+{
+	bool known = get_of_side(L, hazard, side, "file") != LUA_TNIL;
+
+	lua_pop(L, 1);
+	if (!known)
+		return;
+	luaL_addstring(b, before);
+	add_position(L, b, hazard, side);
+	get_of_side(L, hazard, side, "inlined_at");
+	lua_replace(L, CALLERS);
+	lua_Integer count = lua_istable(L, CALLERS) ? luaL_len(L, CALLERS) : 0;
+	for (lua_Integer i = 1; i <= count; i++) {
+		lua_geti(L, CALLERS, i);
+		lua_replace(L, CALLER);
+		if (!lua_istable(L, CALLER))
+			continue;
+		luaL_addstring(b, ", inlined at ");
+		add_position(L, b, CALLER, "");
+	}
+	if (get_of_side(L, hazard, side, "text") == LUA_TSTRING) {
+		lua_pushfstring(L, "\n    %s", lua_tostring(L, -1));
+		lua_replace(L, -2);
+		luaL_addvalue(b);
+	} else {
+		lua_pop(L, 1);
+	}
 }
 
 static void add_hazard_text(lua_State *L, luaL_Buffer *b, int hazard)
@@ -148,6 +246,8 @@ static void add_hazard_text(lua_State *L, luaL_Buffer *b, int hazard)
 		text_field(L, hazard, parts[i].field);
 		luaL_addvalue(b);
 	}
+	add_source(L, b, hazard, "", ", ");
+	add_source(L, b, hazard, "other_", "\n  the earlier one: ");
 }
 
 /* A report is a table with the class's metatable. */
@@ -174,7 +274,8 @@ static void push_text(lua_State *L)
 	lua_settop(L, 1);
 	lua_getfield(L, 1, "hazards");
 	lua_getfield(L, 1, "counters");
-	lua_pushnil(L); /* slot 4: the hazard in turn */
+	for (int slot = HAZARD; slot <= CALLER; slot++)
+		lua_pushnil(L);
 	lua_Integer count = lua_istable(L, 2) ? luaL_len(L, 2) : 0;
 	lua_getfield(L, 1, "completed");
 	bool completed = lua_toboolean(L, -1);
@@ -194,9 +295,9 @@ static void push_text(lua_State *L)
 	luaL_addstring(&b, line);
 	for (lua_Integer i = 1; i <= count; i++) {
 		lua_geti(L, 2, i);
-		lua_replace(L, 4);
-		if (lua_istable(L, 4))
-			add_hazard_text(L, &b, 4);
+		lua_replace(L, HAZARD);
+		if (lua_istable(L, HAZARD))
+			add_hazard_text(L, &b, HAZARD);
 	}
 	luaL_pushresult(&b);
 }
@@ -265,7 +366,13 @@ void tc_open_report(lua_State *L)
 		 "lua_line=, other_lua_file=, other_lua_line=, cta={x, y, z}, warp=, role=, "
 		 "count=}`; severity is \"error\" or \"lint\". The other line is that of the "
 		 "earlier "
-		 "access. One hazard for each rule and pair of lines, `count` times seen. Lints of "
+		 "access. Of foreign code with line information (`tc.cuda`, PTX with `.loc`) "
+		 "`file=, line=, other_file=, other_line=` in place of Lua's, "
+		 "`inlined_at={{file=, line=}}` and `other_inlined_at`: the calls of a function "
+		 "that was inlined, from the nearest on; `text` and `other_text`: what stands "
+		 "there in the source that `tc.cuda` was given. One hazard for each rule and pair "
+		 "of lines, `count` times "
+		 "seen. Lints of "
 		 "the recording, which `k:info()` lists too, have neither PTX line nor warp\n"
 		 "---@field counters table Instructions, bytes by space, MMA flops, `seconds`\n"
 		 "---@field output string What the kernel printed\n"

@@ -161,6 +161,7 @@ struct launch {
 	const struct program_lint *lints;
 	int hint_count;
 	const struct program_hint *hints;
+	const char *source_name, *source; /* what the PTX was compiled from, NULL: unknown */
 	void **cache; /* a slot of the caller's: the loaded module on this device */
 };
 

@@ -433,9 +433,9 @@ function tc.copy_gmem_to_smem(src, dst, barrier, opts) end
 ---@param opts? {commit_group?: boolean, reduction_op?: string}
 function tc.copy_smem_to_gmem(src, dst, opts) end
 
----Compiles CUDA C with NVRTC. `options` go to the compiler, `target` is the architecture (default: that of the current device), `name` the file name in its messages. The toolkit's headers are found. What the compiler rejects is an error with its log; warnings come as the second result. Without NVRTC the answer is nil, a message and the code `no-library`.
+---Compiles CUDA C with NVRTC. `options` go to the compiler, `target` is the architecture (default: that of the current device), `name` the file name in its messages and in the emulator's reports, which name lines of the source unless `lineinfo = false`: the code is the same either way. The toolkit's headers are found. What the compiler rejects is an error with its log; warnings come as the second result. Without NVRTC the answer is nil, a message and the code `no-library`.
 ---@param source string
----@param opts? {options?: string[], target?: string, name?: string}
+---@param opts? {options?: string[], target?: string, name?: string, lineinfo?: boolean}
 ---@return tcmma.module?
 ---@return string?
 ---@return string?
@@ -1571,7 +1571,7 @@ function class_ref:tile(index, shape) end
 ---What an emulated run left behind: a table.
 ---@class tcmma.report
 ---@field completed boolean False where an error stopped the grid
----@field hazards table[] `{rule=, severity=, message=, ptx_line=, lua_file=, lua_line=, other_lua_file=, other_lua_line=, cta={x, y, z}, warp=, role=, count=}`; severity is "error" or "lint". The other line is that of the earlier access. One hazard for each rule and pair of lines, `count` times seen. Lints of the recording, which `k:info()` lists too, have neither PTX line nor warp
+---@field hazards table[] `{rule=, severity=, message=, ptx_line=, lua_file=, lua_line=, other_lua_file=, other_lua_line=, cta={x, y, z}, warp=, role=, count=}`; severity is "error" or "lint". The other line is that of the earlier access. Of foreign code with line information (`tc.cuda`, PTX with `.loc`) `file=, line=, other_file=, other_line=` in place of Lua's, `inlined_at={{file=, line=}}` and `other_inlined_at`: the calls of a function that was inlined, from the nearest on; `text` and `other_text`: what stands there in the source that `tc.cuda` was given. One hazard for each rule and pair of lines, `count` times seen. Lints of the recording, which `k:info()` lists too, have neither PTX line nor warp
 ---@field counters table Instructions, bytes by space, MMA flops, `seconds`
 ---@field output string What the kernel printed
 ---@field trace_text string? The trace that `trace` writes, of a run with `trace = true`

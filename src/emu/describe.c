@@ -40,13 +40,9 @@ const char *emu_role_of(const struct emu_grid *grid, int warp)
 static bool is_of_line(const struct emu_grid *grid, const char *file, uint32_t line,
 		       const struct emu_ins *ins)
 {
-	const char *source;
-	uint32_t at;
+	struct emu_position at = emu_source_of(grid, ins);
 
-	if (!file)
-		return true;
-	emu_source_of(grid, ins, &source, &at);
-	return source && at == line && !strcmp(source, file);
+	return !file || (at.file && at.line == line && !strcmp(at.file, file));
 }
 
 const struct emu_hint *emu_hint_for(const struct emu_grid *grid, const char *rule,
@@ -75,14 +71,31 @@ int emu_describe_warp(const struct emu_grid *grid, const uint32_t cta[3], int wa
 	return snprintf(text, size, "CTA (%u,%u,%u) warp %d", cta[0], cta[1], cta[2], warp);
 }
 
+int emu_position_text(const struct emu_position *position, char *text, size_t size)
+{
+	const struct emu_position *caller = position->inlined_at;
+	const struct emu_position *outermost = caller;
+	char near[600] = "", far[600] = "";
+
+	while (outermost && outermost->inlined_at)
+		outermost = outermost->inlined_at;
+	if (caller)
+		snprintf(near, sizeof near, ", inlined at %s:%u", caller->file, caller->line);
+	if (outermost != caller)
+		snprintf(far, sizeof far, "%s, inlined at %s:%u",
+			 caller->inlined_at == outermost ? "" : ", ...", outermost->file,
+			 outermost->line);
+	return snprintf(text, size, "%s:%u%s%s", position->file, position->line, near, far);
+}
+
 int emu_describe_line(const struct emu_grid *grid, const struct emu_ins *ins, char *text,
 		      size_t size)
 {
-	const char *file;
-	uint32_t line;
+	struct emu_position at = emu_source_of(grid, ins);
+	char source[1800];
 
-	emu_source_of(grid, ins, &file, &line);
-	if (file)
-		return snprintf(text, size, "PTX line %u (%s:%u)", ins->line, file, line);
-	return snprintf(text, size, "PTX line %u", ins->line);
+	if (!at.file)
+		return snprintf(text, size, "PTX line %u", ins->line);
+	emu_position_text(&at, source, sizeof source);
+	return snprintf(text, size, "PTX line %u (%s)", ins->line, source);
 }

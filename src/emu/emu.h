@@ -174,6 +174,13 @@ struct emu_hint {
 	bool consequence; /* the cause is another than the rule's: what mends that does not help */
 };
 
+/* A position in a source, and where the function that holds it was inlined; NULL: it was not. */
+struct emu_position {
+	const char *file; /* NULL: unknown */
+	uint32_t line;
+	const struct emu_position *inlined_at;
+};
+
 struct emu_source_line {
 	uint32_t ptx_line; /* holds from here to the next entry */
 	uint32_t line;
@@ -248,15 +255,13 @@ struct emu_hazard {
 	enum emu_severity severity;
 	char *message;
 	uint32_t ptx_line;
-	const char *file; /* source position, NULL if none */
-	uint32_t line;
+	struct emu_position at; /* as the launch's lines or the module, whose memory it names */
 	uint32_t cta[3];
 	int warp;
-	uint64_t count;         /* how often the same fault was seen */
-	uint32_t other_line;    /* PTX line of the other side of a race, 0 if none */
-	const char *other_file; /* its source position, NULL if none */
-	uint32_t other_source_line;
-	const char *role; /* name of the warp by the launch's symbols, NULL if none */
+	uint64_t count;            /* how often the same fault was seen */
+	uint32_t other_line;       /* PTX line of the other side of a race, 0 if none */
+	struct emu_position other; /* its position */
+	const char *role;          /* name of the warp by the launch's symbols, NULL if none */
 };
 
 struct emu_counters {
@@ -285,5 +290,7 @@ struct emu_report {
 bool emu_run(struct emu *emu, const struct emu_module *module, const struct emu_launch *launch,
 	     struct emu_report *report, struct emu_error *error);
 void emu_report_clear(struct emu_report *report);
+/* As snprintf: "swap.h:5, inlined at gemm.cu:18"; of many calls the nearest and the outermost. */
+int emu_position_text(const struct emu_position *position, char *text, size_t size);
 
 #endif

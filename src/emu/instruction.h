@@ -237,7 +237,7 @@ struct emu_ins {
 	uint32_t written;    /* bit i: operand i is written */
 	uint32_t read;       /* bit i: operand i is read (may be written too) */
 	uint32_t line;       /* of the PTX text */
-	uint32_t source;     /* index into the module's .loc positions, 0: none */
+	uint32_t source;     /* index into the module's positions, 0: none */
 	uint32_t join;       /* pc of the immediate post-dominator of a branch */
 	struct emu_operand *operands;
 	void *extra; /* the handler's own, from emu_decode_extra */

@@ -223,11 +223,11 @@ void ptx_next(struct ptx_parser *parser)
 	} else if (c == '"') {
 		token->kind = PTX_STRING;
 		token->text = ++lexer->at;
-		while (lexer->at < lexer->end && *lexer->at != '"' && *lexer->at != '\n')
-			lexer->at++;
+		while (lexer->at < lexer->end && *lexer->at != '"')
+			lexer->line += *lexer->at++ == '\n';
 		token->length = (size_t)(lexer->at - token->text);
-		if (lexer->at >= lexer->end || *lexer->at != '"') {
-			ptx_fail(parser, lexer->line, "string without end");
+		if (lexer->at >= lexer->end) {
+			ptx_fail(parser, token->line, "string without end");
 			return;
 		}
 		lexer->at++;

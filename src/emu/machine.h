@@ -172,9 +172,8 @@ void emu_report_merge(const struct emu_grid *grid, const struct emu_report *part
 bool emu_hazard_again(const struct emu_where *where, const char *rule, const struct emu_ins *other);
 /* The launch's line for an instruction, NULL if it has none. */
 const struct emu_source_line *emu_line_of(const struct emu_grid *grid, const struct emu_ins *ins);
-/* The position in the source that an instruction was made from; NULL, 0 when unknown. */
-void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const char **file,
-		   uint32_t *line);
+/* The position in the source that an instruction was made from. */
+struct emu_position emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins);
 
 /* ---- words for reports ---- */
 

@@ -148,19 +148,19 @@ void emu_mbarrier_state(const struct emu_mbarrier *barrier, char *text, size_t s
 				 ? barrier->event_count - EMU_MBARRIER_EVENTS
 				 : 0;
 	const char *note = arrivers(barrier);
-	char name[400];
+	char name[400], line[400];
 	int length;
 
 	emu_mbarrier_name(barrier, name, sizeof name);
-	length = snprintf(
-		text, size,
-		"%s, phase %llu (parity %u) is not complete: %u of %u arrivals missing, "
-		"%lld bytes outstanding%s; initialised at PTX line %u%s%s; its last events:%s",
-		name, (unsigned long long)barrier->phase, (unsigned)(barrier->phase & 1),
-		barrier->pending, barrier->expected, (long long)barrier->tx,
-		barrier->tx < 0 ? " (more arrived than was expected)" : "", barrier->made.ins->line,
-		note ? "; arrivals come from " : "", note ? note : "",
-		barrier->event_count ? "" : " none");
+	emu_describe_line(barrier->made.grid, barrier->made.ins, line, sizeof line);
+	length = snprintf(text, size,
+			  "%s, phase %llu (parity %u) is not complete: %u of %u arrivals missing, "
+			  "%lld bytes outstanding%s; initialised at %s%s%s; its last events:%s",
+			  name, (unsigned long long)barrier->phase, (unsigned)(barrier->phase & 1),
+			  barrier->pending, barrier->expected, (long long)barrier->tx,
+			  barrier->tx < 0 ? " (more arrived than was expected)" : "", line,
+			  note ? "; arrivals come from " : "", note ? note : "",
+			  barrier->event_count ? "" : " none");
 	for (uint64_t i = first; i < barrier->event_count && length < (int)size; i++)
 		length += describe_event(&barrier->events[i % EMU_MBARRIER_EVENTS], text + length,
 					 size - (size_t)length);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_FILES       65536
 #define MODULE_MEMORY   (4ull << 30)
 #define MAX_SMEM_OFFSET (8u << 20)
 
@@ -47,51 +46,6 @@ static bool target(struct ptx_parser *parser)
 	return emu_target_runs(module, parser->error) || (parser->failed = true, false);
 }
 
-static bool file(struct ptx_parser *parser)
-{
-	struct emu_module *module = parser->module;
-	int64_t number, ignored;
-
-	if (!ptx_constant(parser, &number))
-		return false;
-	if (number < 0 || number >= MAX_FILES || parser->token.kind != PTX_STRING)
-		return ptx_fail(parser, parser->token.line,
-				".file needs a small number and a name");
-	if (number >= module->file_count) {
-		size_t count = (size_t)number + 16;
-		const char **files = ptx_keep(parser, count * sizeof *files);
-
-		if (!files)
-			return false;
-		if (module->file_count)
-			memcpy(files, module->files, (size_t)module->file_count * sizeof *files);
-		module->files = files;
-		module->file_count = (int)count;
-	}
-	module->files[number] = ptx_keep_text(parser, parser->token.text, parser->token.length);
-	ptx_next(parser);
-	while (ptx_accept(parser, ","))
-		if (!ptx_constant(parser, &ignored))
-			return false;
-	return !parser->failed;
-}
-
-/* .section .debug_info { ... } */
-static bool section(struct ptx_parser *parser)
-{
-	int depth = 0, line = parser->token.line;
-
-	do {
-		depth += ptx_is(parser, "{") - ptx_is(parser, "}");
-		if (parser->token.kind == PTX_END)
-			return ptx_fail(parser, line, "section without end");
-		if (depth == 0 && ptx_is(parser, "}"))
-			break;
-		ptx_next(parser);
-	} while (true);
-	return ptx_expect(parser, "}");
-}
-
 static bool linkage(struct ptx_parser *parser, bool *external)
 {
 	*external = false;
@@ -123,11 +77,9 @@ static bool statement(struct ptx_parser *parser)
 			ptx_fail(parser, parser->token.line, "only .address_size 64 is supported"));
 	}
 	if (ptx_accept(parser, ".file"))
-		return file(parser);
-	if (ptx_accept(parser, ".loc"))
-		return ptx_location(parser);
+		return ptx_file(parser);
 	if (ptx_accept(parser, ".section"))
-		return section(parser);
+		return ptx_section(parser);
 	if (ptx_accept(parser, ".pragma")) {
 		while (parser->token.kind == PTX_STRING || ptx_is(parser, ","))
 			ptx_next(parser);
@@ -263,6 +215,8 @@ static bool finish(struct ptx_parser *parser)
 
 	if (!module->target[0])
 		return ptx_fail(parser, 1, "a module needs .version and .target");
+	if (!ptx_sources_finish(parser))
+		return false;
 	if (!index_functions(parser) || !layout_shared(parser))
 		return false;
 	for (int i = 0; i < module->function_count; i++) {
@@ -312,8 +266,10 @@ struct emu_module *emu_module_load(struct emu *emu, const char *ptx, size_t leng
 		emu_module_free(module);
 		module = NULL;
 	}
-	if (parser)
+	if (parser) {
+		ptx_sources_free(parser);
 		emu_arena_free(&parser->scratch);
+	}
 	free(parser);
 	return module;
 }

@@ -141,11 +141,6 @@ struct emu_function {
 	struct emu_function *next;
 };
 
-struct emu_location {
-	const char *file;
-	uint32_t line;
-};
-
 struct emu_module {
 	struct emu *emu;
 	struct emu_arena arena;
@@ -159,10 +154,8 @@ struct emu_module {
 	int kernel_count;
 	struct emu_variable *variables;
 	uint32_t static_smem, shared_align;
-	const char **files; /* .file by number */
-	int file_count;
-	struct emu_location *locations;
-	uint32_t location_count, location_room;
+	const struct emu_position **positions; /* of .loc; [0] means none */
+	uint32_t position_count;
 	uint64_t *allocations; /* of .global and .const variables */
 	int allocation_count;
 };

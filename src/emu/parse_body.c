@@ -48,53 +48,6 @@ static bool registers(struct ptx_parser *parser)
 	return ptx_expect(parser, ";");
 }
 
-bool ptx_location(struct ptx_parser *parser)
-{
-	struct emu_module *module = parser->module;
-	int64_t numbers[3];
-
-	for (int i = 0; i < 3; i++)
-		if (!ptx_constant(parser, &numbers[i]))
-			return false;
-	/* , function_name label [+ n], inlined_at file line column */
-	while (ptx_accept(parser, ",")) {
-		int64_t ignored;
-
-		if (ptx_accept(parser, "function_name")) {
-			ptx_next(parser);
-			if (ptx_is(parser, "+") && !ptx_constant(parser, &ignored))
-				return false;
-		} else if (ptx_accept(parser, "inlined_at")) {
-			for (int i = 0; i < 3; i++)
-				if (!ptx_constant(parser, &ignored))
-					return false;
-		} else {
-			return ptx_expect(parser, "inlined_at");
-		}
-	}
-	if (module->location_count == module->location_room) {
-		uint32_t room = module->location_room ? module->location_room * 2 : 64;
-		struct emu_location *locations = ptx_keep(parser, room * sizeof *locations);
-
-		if (!locations)
-			return false;
-		if (module->location_count)
-			memcpy(locations, module->locations,
-			       module->location_count * sizeof *locations);
-		module->locations = locations;
-		module->location_room = room;
-		if (!module->location_count)
-			module->location_count = 1; /* 0 means none */
-	}
-	parser->source = module->location_count;
-	module->locations[module->location_count++] =
-		(struct emu_location){.file = numbers[0] >= 0 && numbers[0] < module->file_count
-						      ? module->files[numbers[0]]
-						      : NULL,
-				      .line = (uint32_t)numbers[1]};
-	return !parser->failed;
-}
-
 static struct emu_table *add_table(struct ptx_parser *parser, const struct ptx_token *name)
 {
 	struct ptx_symbol *symbol = ptx_declare(parser, name->text, name->length, PTX_TABLE);

@@ -282,10 +282,20 @@ void emu_pending_wgmma_fence(struct emu_order *order)
 
 /* ---- ordinary instructions ------------------------------------------------------------- */
 
+static void early(struct emu_warp *warp, enum emu_rule rule, const struct emu_ins *by, bool written,
+		  const char *what, const char *missing)
+{
+	struct emu_where where = emu_here(warp, -1);
+	char line[400];
+
+	emu_describe_line(warp->grid, by, line, sizeof line);
+	emu_report_rule(&where, rule, by, "%s a register %s at %s%s", written ? "writes" : "reads",
+			what, line, missing);
+}
+
 static void check(struct emu_warp *warp, const struct emu_pending *p,
 		  const struct emu_operand *operand, bool written, bool mma)
 {
-	struct emu_where where;
 	struct row *row;
 
 	if (operand->kind == EMU_O_VECTOR || operand->kind == EMU_O_PAIR ||
@@ -299,19 +309,14 @@ static void check(struct emu_warp *warp, const struct emu_pending *p,
 	if (!row)
 		return;
 	if (row->load > p->loaded && row->reg == operand->reg) {
-		where = emu_here(warp, -1);
-		emu_report_rule(&where, EMU_RULE_LOAD_NOT_AWAITED, row->by,
-				"%s a register that tcgen05.ld at PTX line %u has yet to write",
-				written ? "writes" : "reads", row->by->line);
+		early(warp, EMU_RULE_LOAD_NOT_AWAITED, row->by, written, "that tcgen05.ld",
+		      " has yet to write");
 		row->load = 0;
 	}
 	if (row->wgmma > p->wgmma_done && row->reg == operand->reg && !mma &&
 	    (written || !row->reads)) {
-		where = emu_here(warp, -1);
-		emu_report_rule(&where, EMU_RULE_WGMMA_REGISTER, row->by,
-				"%s a register of wgmma at PTX line %u, which has not been waited "
-				"for",
-				written ? "writes" : "reads", row->by->line);
+		early(warp, EMU_RULE_WGMMA_REGISTER, row->by, written, "of wgmma",
+		      ", which has not been waited for");
 		row->wgmma = 0;
 	}
 	if (written && !mma)

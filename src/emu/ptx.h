@@ -2,6 +2,7 @@
 #ifndef TCMMA_EMU_PTX_H
 #define TCMMA_EMU_PTX_H
 
+#include "index.h"
 #include "machine.h"
 
 #define PTX_MAX_TEXT         (64u << 20)
@@ -82,6 +83,14 @@ struct ptx_reference {
 	struct ptx_reference *next;
 };
 
+/* What is known of sources, by number; parse_source.c has the items. */
+struct ptx_sources {
+	struct emu_index files;
+	struct emu_index lines, places, positions; /* of .loc */
+	struct emu_index labels;                   /* of sections */
+	struct label *all_labels;
+};
+
 #define PTX_BUCKETS 4096
 
 struct ptx_parser {
@@ -100,6 +109,7 @@ struct ptx_parser {
 	struct emu_function *function;
 	uint32_t register_room;
 	uint32_t source; /* index of the last .loc */
+	struct ptx_sources sources;
 	int depth;
 	bool video; /* registers may have selectors and a sign */
 };
@@ -144,7 +154,14 @@ bool ptx_body(struct ptx_parser *parser);
 bool ptx_instruction(struct ptx_parser *parser);
 bool ptx_operand(struct ptx_parser *parser, struct emu_operand *operand);
 struct emu_ins *ptx_emit(struct ptx_parser *parser);
+
+/* sources */
+bool ptx_file(struct ptx_parser *parser);
 bool ptx_location(struct ptx_parser *parser);
+bool ptx_section(struct ptx_parser *parser);
+/* At the end of the text: a .loc may name a file and a label that follow. */
+bool ptx_sources_finish(struct ptx_parser *parser);
+void ptx_sources_free(struct ptx_parser *parser);
 
 /* behind the parser: module.c drives them for every function with a body */
 bool emu_decode_function(struct emu_module *module, struct emu_function *function,

@@ -42,40 +42,42 @@ const struct emu_source_line *emu_line_of(const struct emu_grid *grid, const str
 }
 
 /* The launch's table first, then .loc. */
-void emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins, const char **file,
-		   uint32_t *line)
+struct emu_position emu_source_of(const struct emu_grid *grid, const struct emu_ins *ins)
 {
 	const struct emu_source_line *found = emu_line_of(grid, ins);
 
-	*file = NULL;
-	*line = 0;
-	if (found && found->file) {
-		*file = found->file;
-		*line = found->line;
-	} else if (ins && ins->source && ins->source < grid->module->location_count) {
-		*file = grid->module->locations[ins->source].file;
-		*line = grid->module->locations[ins->source].line;
-	}
+	if (found && found->file)
+		return (struct emu_position){.file = found->file, .line = found->line};
+	if (ins && ins->source)
+		return *grid->module->positions[ins->source];
+	return (struct emu_position){0};
 }
 
-/* By PTX lines, or by those of the source where the launch has its own table. */
-static bool same_places(const struct emu_hazard *a, const struct emu_hazard *b, bool by_source)
+/* Both known, or neither. */
+static bool same_position(const struct emu_position *a, const struct emu_position *b)
 {
-	if (!by_source || !a->file || !b->file || !a->other_file != !b->other_file)
+	while (a && b && a->file && b->file && a->line == b->line && !strcmp(a->file, b->file)) {
+		a = a->inlined_at;
+		b = b->inlined_at;
+	}
+	return (!a || !a->file) && (!b || !b->file);
+}
+
+/* By lines of the source where they are known: a loop that is unrolled has many PTX lines. */
+static bool same_places(const struct emu_hazard *a, const struct emu_hazard *b)
+{
+	if (!a->at.file || !b->at.file || !a->other.file != !b->other.file)
 		return a->ptx_line == b->ptx_line && a->other_line == b->other_line;
-	return a->line == b->line && !strcmp(a->file, b->file) &&
-	       a->other_source_line == b->other_source_line &&
-	       (!a->other_file || !strcmp(a->other_file, b->other_file));
+	return same_position(&a->at, &b->at) && same_position(&a->other, &b->other);
 }
 
 static struct emu_hazard *known_hazard(const struct emu_grid *grid, const struct emu_hazard *hazard)
 {
 	struct emu_report *report = grid->report;
-	bool by_source = grid->launch->lines && grid->launch->line_count > 0;
 
 	for (int i = 0; i < report->hazard_count; i++)
 		if (!strcmp(report->hazards[i].rule, hazard->rule) &&
-		    same_places(&report->hazards[i], hazard, by_source))
+		    same_places(&report->hazards[i], hazard))
 			return &report->hazards[i];
 	return NULL;
 }
@@ -92,8 +94,8 @@ static struct emu_hazard hazard_of(const struct emu_where *where, enum emu_sever
 				    .count = 1};
 
 	memcpy(hazard.cta, where->cta, sizeof hazard.cta);
-	emu_source_of(where->grid, where->ins, &hazard.file, &hazard.line);
-	emu_source_of(where->grid, other, &hazard.other_file, &hazard.other_source_line);
+	hazard.at = emu_source_of(where->grid, where->ins);
+	hazard.other = emu_source_of(where->grid, other);
 	return hazard;
 }
 

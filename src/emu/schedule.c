@@ -142,17 +142,18 @@ static bool wake_polling(struct emu_worker *worker)
 static enum emu_step diverged(struct emu_warp *warp)
 {
 	struct emu_split *split = warp->split;
-	char text[400];
+	char text[1200], line[400];
 	size_t used = 0;
 
-	for (int i = 0; i < EMU_LANES && used < sizeof text - 60; i++) {
+	for (int i = 0; i < EMU_LANES && used < sizeof text; i++) {
 		const struct emu_split *other = &warp->splits[i];
 
-		if (other->state != EMU_SPLIT_FREE && other != split)
-			used += (size_t)snprintf(text + used, sizeof text - used,
-						 "%s 0x%08x at PTX line %u", used ? "," : "",
-						 other->mask,
-						 other->frame->function->ins[other->pc].line);
+		if (other->state == EMU_SPLIT_FREE || other == split)
+			continue;
+		emu_describe_line(warp->grid, &other->frame->function->ins[other->pc], line,
+				  sizeof line);
+		used += (size_t)snprintf(text + used, sizeof text - used, "%s 0x%08x at %s",
+					 used ? "," : "", other->mask, line);
 	}
 	if (!used)
 		snprintf(text, sizeof text, " the others are off by its guard");

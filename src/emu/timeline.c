@@ -92,18 +92,27 @@ static void slice(const struct emu_order *order, const char *kind, const char *n
 		     start, order->time);
 }
 
+/* The function's own line, whatever it calls that was inlined. */
+static struct emu_position line_of(const struct emu_grid *grid, const struct emu_ins *ins)
+{
+	struct emu_position at = emu_source_of(grid, ins);
+
+	while (at.inlined_at)
+		at = *at.inlined_at;
+	return at;
+}
+
 /* What the warp did since it came to the line of its script, or of the PTX text. */
 static void end_line(struct emu_order *order)
 {
 	char name[96];
-	const char *file;
-	uint32_t line;
 
 	if (!order->line_ins)
 		return;
-	emu_source_of(order->warp->grid, order->line_ins, &file, &line);
-	if (file)
-		snprintf(name, sizeof name, "line %u", line);
+	struct emu_position at = line_of(order->warp->grid, order->line_ins);
+
+	if (at.file)
+		snprintf(name, sizeof name, "line %u", at.line);
 	else
 		snprintf(name, sizeof name, "PTX from line %u", order->line_ins->line);
 	slice(order, "line", name, order->line_start);
@@ -112,12 +121,9 @@ static void end_line(struct emu_order *order)
 
 static bool same_line(const struct emu_grid *grid, const struct emu_ins *a, const struct emu_ins *b)
 {
-	const char *file[2];
-	uint32_t line[2];
+	struct emu_position before = line_of(grid, a), now = line_of(grid, b);
 
-	emu_source_of(grid, a, &file[0], &line[0]);
-	emu_source_of(grid, b, &file[1], &line[1]);
-	return file[0] == file[1] && (file[0] ? line[0] == line[1] : true);
+	return before.file == now.file && before.line == now.line;
 }
 
 /* Loads of one line are under way together; the line ends when they have come. */
