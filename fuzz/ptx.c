@@ -75,6 +75,17 @@ static void trace(void *context, const struct emu_trace_event *event)
 	*(size_t *)context += strlen(event->name) + strlen(event->track);
 }
 
+/* Where a report says that it was: memory of the module and of the launch. */
+static void show(const struct emu_hazard *hazard)
+{
+	char text[100];
+
+	if (hazard->at.file)
+		emu_position_text(&hazard->at, text, sizeof text);
+	if (hazard->other.file)
+		emu_position_text(&hazard->other, text, sizeof text);
+}
+
 static void launch(struct emu *emu, const struct emu_module *module, struct bytes how,
 		   enum emu_mode mode)
 {
@@ -119,6 +130,8 @@ static void launch(struct emu *emu, const struct emu_module *module, struct byte
 	struct emu_report report;
 	memset(&report, 0, sizeof report);
 	emu_run(emu, module, &run, &report, &error);
+	for (int i = 0; i < report.hazard_count; i++)
+		show(&report.hazards[i]);
 	emu_report_clear(&report);
 	emu_release(emu, buffer);
 	for (int i = 0; i < count; i++)
