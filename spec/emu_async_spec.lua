@@ -152,7 +152,7 @@ wait:
  @%p0 mbarrier.init.shared::cta.b64 [%r2], 1;
  @%p0 mbarrier.inval.shared::cta.b64 [%r2];
  @%p0 mbarrier.arrive.shared::cta.b64 _, [%r2];]])
-  refused("whose bytes were overwritten", "mbarrier-overwritten", "initialised at line", [[
+  refused("whose bytes were overwritten", "mbarrier-overwritten", "initialised at PTX line", [[
  @%p0 mbarrier.init.shared::cta.b64 [%r2], 1;
  @%p0 st.shared.u32 [%r2], 7;
  @%p0 mbarrier.arrive.shared::cta.b64 _, [%r2];]])

@@ -351,7 +351,7 @@ describe("the allocator of tensor memory", function()
   refused("refuses 48 columns", "tmem-columns", "32, 64, 128, 256 or 512", "mov.u32 %r3, 48;\n" .. alloc "%r3")
   refused("refuses another size when freeing", "tmem-dealloc", "64 were allocated", alloc(64) .. dealloc(32))
   refused("refuses to free twice", "tmem-dealloc", "free already", alloc(64) .. dealloc(64) .. dealloc(64))
-  refused("refuses after relinquish_alloc_permit", "tmem-relinquished", "relinquish_alloc_permit (line",
+  refused("refuses after relinquish_alloc_permit", "tmem-relinquished", "relinquish_alloc_permit (PTX line",
     alloc(64) .. " tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n" .. alloc(32))
   refused("reports a request that can never be met", "deadlock", "free columns of tensor memory", alloc(512)
       .. alloc(32))

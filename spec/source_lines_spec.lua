@@ -235,6 +235,25 @@ describe("a deadlock of CUDA C", function()
   end)
 end)
 
+describe("an instruction that there is not", function()
+  with_nvrtc("has the line of its asm statement", function()
+    local source = [[
+      __device__ __forceinline__ int odd(int x) {
+        asm("nonsense.s32 %0, %0;" : "+r"(x));
+        return x;
+      }
+      extern "C" __global__ void k(int *p) {
+        p[0] = odd(p[1]);
+      }
+    ]]
+    local f = compile(source):kernel()
+    local ok, message = pcall(emulate, f, 1, { zeros(2) })
+    assert.is_false(ok)
+    assert.matches(("PTX line %%d+ %%(kernel%%.cu:%d, inlined at kernel%%.cu:%d%%): nonsense%%.s32: "):format(
+      line_of(source, "nonsense"), line_of(source, "odd(p[1])")), message)
+  end)
+end)
+
 describe("lanes that ran apart", function()
   with_nvrtc("have the lines at which they are", function()
     local source = [[

@@ -44,7 +44,7 @@ static void explain(const struct emu_waitable *waitable, const struct emu_split 
 {
 	const struct emu_named_barrier *barrier = (const struct emu_named_barrier *)waitable;
 	struct emu_where here = emu_where_waiting(split), there;
-	char line[200], other[200];
+	char line[EMU_LINE_TEXT], other[EMU_LINE_TEXT];
 
 	for (const struct emu_split *s = waitable->first; s && !barrier->counted; s = s->next) {
 		there = emu_where_waiting(s);

@@ -88,14 +88,18 @@ int emu_position_text(const struct emu_position *position, char *text, size_t si
 	return snprintf(text, size, "%s:%u%s%s", position->file, position->line, near, far);
 }
 
-int emu_describe_line(const struct emu_grid *grid, const struct emu_ins *ins, char *text,
-		      size_t size)
+int emu_line_text(const struct emu_ins *ins, struct emu_position at, char *text, size_t size)
 {
-	struct emu_position at = emu_source_of(grid, ins);
 	char source[1800];
 
 	if (!at.file)
 		return snprintf(text, size, "PTX line %u", ins->line);
 	emu_position_text(&at, source, sizeof source);
 	return snprintf(text, size, "PTX line %u (%s)", ins->line, source);
+}
+
+int emu_describe_line(const struct emu_grid *grid, const struct emu_ins *ins, char *text,
+		      size_t size)
+{
+	return emu_line_text(ins, emu_source_of(grid, ins), text, size);
 }

@@ -69,7 +69,7 @@ static struct emu_mbarrier *named_by(struct emu_async_cta *async, const uint8_t 
 static void fault_missing(struct emu_cta *owner, const struct emu_where *where, uint32_t offset)
 {
 	struct emu_mbarrier *lost = find(emu_async_of_cta(owner), offset);
-	char name[400];
+	char name[400], line[EMU_LINE_TEXT];
 
 	if (!lost) {
 		emu_fault_at(where, "mbarrier-not-initialised",
@@ -79,12 +79,12 @@ static void fault_missing(struct emu_cta *owner, const struct emu_where *where, 
 		return;
 	}
 	emu_mbarrier_name(lost, name, sizeof name);
-	emu_fault_at(
-		where, "mbarrier-overwritten",
-		"the bytes of %s, initialised at line %u, were overwritten by something that is "
-		"no mbarrier operation: its memory overlaps a buffer, or mbarrier.inval is "
-		"missing before the memory is used again",
-		name, lost->made.ins->line);
+	emu_describe_line(lost->made.grid, lost->made.ins, line, sizeof line);
+	emu_fault_at(where, "mbarrier-overwritten",
+		     "the bytes of %s, initialised at %s, were overwritten by something that is "
+		     "no mbarrier operation: its memory overlaps a buffer, or mbarrier.inval is "
+		     "missing before the memory is used again",
+		     name, line);
 }
 
 struct emu_mbarrier *emu_mbarrier_at(struct emu_cta *cta, const struct emu_where *where,
@@ -132,7 +132,7 @@ static int describe_event(const struct emu_mbarrier_event *event, char *text, si
 	static const char *const kinds[] = {"arrive x", "expect_tx ", "complete_tx ",
 					    "tcgen05.commit x"};
 
-	char who[160], line[400];
+	char who[160], line[EMU_LINE_TEXT];
 
 	emu_describe_warp(event->where.grid, event->where.cta, event->where.warp, who, sizeof who);
 	emu_describe_line(event->where.grid, event->where.ins, line, sizeof line);
@@ -148,7 +148,7 @@ void emu_mbarrier_state(const struct emu_mbarrier *barrier, char *text, size_t s
 				 ? barrier->event_count - EMU_MBARRIER_EVENTS
 				 : 0;
 	const char *note = arrivers(barrier);
-	char name[400], line[400];
+	char name[400], line[EMU_LINE_TEXT];
 	int length;
 
 	emu_mbarrier_name(barrier, name, sizeof name);
@@ -312,11 +312,13 @@ static bool init_one(struct emu_warp *warp, int lane, uint64_t address, uint32_t
 		return false;
 	}
 	if (barrier->live && barrier->waitable.first) {
-		emu_fault(
-			warp, lane, "mbarrier-reinitialised",
-			"mbarrier.init of an mbarrier that threads are waiting for (initialised at "
-			"line %u)",
-			barrier->made.ins->line);
+		char line[EMU_LINE_TEXT];
+
+		emu_describe_line(warp->grid, barrier->made.ins, line, sizeof line);
+		emu_fault(warp, lane, "mbarrier-reinitialised",
+			  "mbarrier.init of an mbarrier that threads are waiting for (initialised "
+			  "at %s)",
+			  line);
 		return false;
 	}
 	barrier->cta = owner;

@@ -160,6 +160,18 @@ struct emu_module {
 	int allocation_count;
 };
 
+/* What .loc says of an instruction. */
+static inline struct emu_position emu_module_position(const struct emu_module *module,
+						      const struct emu_ins *ins)
+{
+	return ins->source ? *module->positions[ins->source] : (struct emu_position){0};
+}
+
+/* Bytes that hold a line of the text with its position, of names that are not very long. */
+#define EMU_LINE_TEXT 600
+/* As snprintf: "PTX line 60 (gemm.lua:18)". */
+int emu_line_text(const struct emu_ins *ins, struct emu_position at, char *text, size_t size);
+
 /* Whether the machine that the module is loaded into runs code for its .target. */
 bool emu_target_runs(const struct emu_module *module, struct emu_error *error);
 

@@ -83,14 +83,16 @@ static const struct emu_opcode *find_opcode(const struct opcode_index *index, co
 bool emu_reject(struct emu_decode *decode, const char *format, ...)
 {
 	struct emu_error *error = decode->error;
+	const struct emu_ins *ins = decode->ins;
+	char line[EMU_LINE_TEXT];
 	va_list arguments;
 	int used;
 
 	if (error->text[0])
 		return false;
-	error->line = (int)decode->ins->line;
-	used = snprintf(error->text, sizeof error->text, "PTX line %u: %s: ", decode->ins->line,
-			decode->ins->mnemonic);
+	emu_line_text(ins, emu_module_position(decode->module, ins), line, sizeof line);
+	error->line = (int)ins->line;
+	used = snprintf(error->text, sizeof error->text, "%s: %s: ", line, ins->mnemonic);
 	va_start(arguments, format);
 	vsnprintf(error->text + used, sizeof error->text - (size_t)used, format, arguments);
 	va_end(arguments);

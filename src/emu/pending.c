@@ -286,7 +286,7 @@ static void early(struct emu_warp *warp, enum emu_rule rule, const struct emu_in
 		  const char *what, const char *missing)
 {
 	struct emu_where where = emu_here(warp, -1);
-	char line[400];
+	char line[EMU_LINE_TEXT];
 
 	emu_describe_line(warp->grid, by, line, sizeof line);
 	emu_report_rule(&where, rule, by, "%s a register %s at %s%s", written ? "writes" : "reads",

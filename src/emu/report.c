@@ -48,9 +48,7 @@ struct emu_position emu_source_of(const struct emu_grid *grid, const struct emu_
 
 	if (found && found->file)
 		return (struct emu_position){.file = found->file, .line = found->line};
-	if (ins && ins->source)
-		return *grid->module->positions[ins->source];
-	return (struct emu_position){0};
+	return ins ? emu_module_position(grid->module, ins) : (struct emu_position){0};
 }
 
 /* Both known, or neither. */

@@ -142,7 +142,7 @@ static bool wake_polling(struct emu_worker *worker)
 static enum emu_step diverged(struct emu_warp *warp)
 {
 	struct emu_split *split = warp->split;
-	char text[1200], line[400];
+	char text[1200], line[EMU_LINE_TEXT];
 	size_t used = 0;
 
 	for (int i = 0; i < EMU_LANES && used < sizeof text; i++) {

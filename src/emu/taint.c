@@ -234,7 +234,7 @@ static void report(struct emu_warp *warp, uint32_t lanes, struct emu_taint_origi
 		   const char *what)
 {
 	struct emu_where where = emu_here(warp, emu_lowest(lanes));
-	char line[400] = "";
+	char line[EMU_LINE_TEXT] = "";
 
 	if (from.by)
 		emu_describe_line(warp->grid, from.by, line, sizeof line);

@@ -50,14 +50,17 @@ static struct emu_tmem_allocation *allocation_of(struct emu_tmem *tmem, uint32_t
 static int list_allocations(const struct emu_tmem *tmem, char *text, size_t size)
 {
 	int length = 0;
+	char line[EMU_LINE_TEXT];
 
 	text[0] = 0;
 	for (int i = 0; i < EMU_TMEM_ALLOCATIONS && length < (int)size; i++) {
 		const struct emu_tmem_allocation *a = &tmem->allocations[i];
-		if (a->live)
-			length += snprintf(text + length, size - (size_t)length,
-					   "%s%u..%u (line %u)", length ? ", " : "", a->column,
-					   a->column + a->columns - 1, a->made.ins->line);
+
+		if (!a->live)
+			continue;
+		emu_describe_line(a->made.grid, a->made.ins, line, sizeof line);
+		length += snprintf(text + length, size - (size_t)length, "%s%u..%u of %s",
+				   length ? ", " : "", a->column, a->column + a->columns - 1, line);
 	}
 	if (!length)
 		length = snprintf(text, size, "none");
@@ -288,15 +291,17 @@ static enum emu_step execute_alloc(struct emu_warp *warp, const struct emu_ins *
 	int lane = emu_lowest(mask);
 	struct emu_tmem *tmem = emu_tmem_of(warp->cta);
 	uint32_t count = (uint32_t)emu_value(warp, &ins->operands[1], lane);
+	char line[EMU_LINE_TEXT];
 
 	if (count < EMU_TMEM_GRANULE || count > EMU_TMEM_COLUMNS || (count & (count - 1)))
 		return emu_fault(
 			warp, -1, "tmem-columns",
 			"tcgen05.alloc of %u columns; 32, 64, 128, 256 or 512 are possible", count);
-	if (tmem->relinquished)
+	if (tmem->relinquished) {
+		emu_describe_line(warp->grid, tmem->relinquished_by.ins, line, sizeof line);
 		return emu_fault(warp, -1, "tmem-relinquished",
-				 "tcgen05.alloc after tcgen05.relinquish_alloc_permit (line %u)",
-				 tmem->relinquished_by.ins->line);
+				 "tcgen05.alloc after tcgen05.relinquish_alloc_permit (%s)", line);
+	}
 	return ins->variant == 2 ? alloc_pair(warp, ins, lane, count)
 				 : alloc_one(warp, ins, lane, count);
 }
@@ -319,7 +324,7 @@ static enum emu_step execute_dealloc(struct emu_warp *warp, const struct emu_ins
 	uint32_t address = (uint32_t)emu_value(warp, &ins->operands[0], lane);
 	uint32_t count = (uint32_t)emu_value(warp, &ins->operands[1], lane);
 	struct emu_tmem_allocation *a = allocation_of(tmem, address);
-	char list[512];
+	char list[512], line[EMU_LINE_TEXT];
 
 	if (!a || a->column != address) {
 		list_allocations(tmem, list, sizeof list);
@@ -329,16 +334,17 @@ static enum emu_step execute_dealloc(struct emu_warp *warp, const struct emu_ins
 			"which is free already; allocated columns: %s",
 			address, list);
 	}
+	emu_describe_line(warp->grid, a->made.ins, line, sizeof line);
 	if (a->columns != count)
 		return emu_fault(warp, -1, "tmem-dealloc",
 				 "tcgen05.dealloc of %u columns at column %u, %u were allocated "
-				 "(line %u)",
-				 count, address, a->columns, a->made.ins->line);
+				 "(%s)",
+				 count, address, a->columns, line);
 	if (a->cta_group != ins->variant)
 		return emu_fault(warp, -1, "tmem-dealloc",
 				 "tcgen05.dealloc.cta_group::%u of columns that were allocated by "
-				 "cta_group::%u (line %u)",
-				 ins->variant, a->cta_group, a->made.ins->line);
+				 "cta_group::%u (%s)",
+				 ins->variant, a->cta_group, line);
 	if (warp->order)
 		watch_dealloc(warp, a);
 	a->live = false;

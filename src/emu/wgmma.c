@@ -479,12 +479,15 @@ static enum emu_step issue_ready(struct emu_warp *warp)
 	}
 	for (int w = 1; w < group_warps; w++)
 		if (!matches(op->entries[0], op->entries[w])) {
+			char first[EMU_LINE_TEXT], other[EMU_LINE_TEXT];
+
+			emu_describe_line(warp->grid, op->entries[0]->ins, first, sizeof first);
+			emu_describe_line(warp->grid, op->entries[w]->ins, other, sizeof other);
 			emu_fault(warp, -1, "wgmma-diverged",
 				  "the four warps of the warpgroup issue different wgmma "
-				  "instructions: warp %d line %u, warp %d line %u (same "
-				  "instruction, descriptors and scale-d are needed)",
-				  base, op->entries[0]->ins->line, base + w,
-				  op->entries[w]->ins->line);
+				  "instructions: warp %d at %s, warp %d at %s (same instruction, "
+				  "descriptors and scale-d are needed)",
+				  base, first, base + w, other);
 			op->op.discard(&op->op);
 			return EMU_STOPPED;
 		}
