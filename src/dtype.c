@@ -108,6 +108,13 @@ static double double_to_odd(uint64_t magnitude, bool negative)
 	return negative ? -(double)magnitude : (double)magnitude;
 }
 
+uint64_t tc_from_unsigned(enum dtype t, uint64_t x)
+{
+	if (x <= INT64_MAX)
+		return tc_from_integer(t, (int64_t)x);
+	return tc_from_double(t, t == DT_F64 ? (double)x : double_to_odd(x, false));
+}
+
 uint64_t tc_from_integer(enum dtype t, int64_t x)
 {
 	const struct dtype_info *d = &tc_dtypes[t];
@@ -217,53 +224,6 @@ void tc_set_element(enum dtype t, void *data, int64_t i, uint64_t bits)
 		break;
 	default:
 		set_packed(tc_dtypes[t].bits, data, i, bits);
-	}
-}
-
-void tc_load_doubles(enum dtype t, const void *data, int64_t first, int64_t count, double *out)
-{
-	if (t == DT_F64) {
-		memcpy(out, (const char *)data + 8 * first, (size_t)count * 8);
-		return;
-	}
-	for (int64_t i = 0; i < count; i++)
-		out[i] = tc_to_double(t, tc_get_element(t, data, first + i));
-}
-
-void tc_store_doubles(enum dtype t, void *data, int64_t first, int64_t count, const double *in)
-{
-	if (t == DT_F64) {
-		memcpy((char *)data + 8 * first, in, (size_t)count * 8);
-		return;
-	}
-	for (int64_t i = 0; i < count; i++)
-		tc_set_element(t, data, first + i, tc_from_double(t, in[i]));
-}
-
-void tc_convert_elements(enum dtype to, void *dst, enum dtype from, const void *src, int64_t count)
-{
-	double chunk[512];
-	bool wide = tc_dtypes[from].bits == 64 && tc_dtypes[from].klass != 'F';
-
-	if (to == from) {
-		memcpy(dst, src, (size_t)tc_storage_bytes(to, count));
-		return;
-	}
-	for (int64_t i = 0; wide && i < count; i++) {
-		uint64_t bits = tc_get_element(from, src, i);
-		int64_t value;
-		if (tc_to_integer(from, bits, &value))
-			tc_set_element(to, dst, i, tc_from_integer(to, value));
-		else
-			tc_set_element(to, dst, i,
-				       tc_from_double(to, to == DT_F64
-								  ? (double)bits
-								  : double_to_odd(bits, false)));
-	}
-	for (int64_t i = 0; !wide && i < count; i += 512) {
-		int64_t n = count - i < 512 ? count - i : 512;
-		tc_load_doubles(from, src, i, n, chunk);
-		tc_store_doubles(to, dst, i, n, chunk);
 	}
 }
 

@@ -42,8 +42,10 @@ void tc_compare(const struct plain *a, const struct plain *b, struct comparison 
 
 /* Kahan-Neumaier sum in the order of the elements. */
 double tc_sum(const struct plain *a);
-/* NaN if any is NaN. */
-double tc_extreme(const struct plain *a, bool largest, int64_t *where);
+uint64_t tc_sum_integers(const struct plain *a); /* modulo 2^64 */
+/* Where the greatest or least element is first; the first NaN if there is one. */
+int64_t tc_extreme(const struct plain *a, bool largest);
+int64_t tc_extreme_integer(const struct plain *a, bool largest); /* of i64 and u64 */
 
 struct matmul {
 	int64_t m, n, k;
@@ -56,12 +58,28 @@ struct matmul {
 /* Products and sums in double, k ascending; then bias, then relu (NaN stays). */
 void tc_reference_matmul(const struct matmul *p);
 
-/* A packed matrix taken as `rows` lines of `length` elements; steps count elements. */
+/* ---- lines.c ------------------------------------------------------------------------------ */
+
+/*
+ * A packed matrix taken as `rows` lines of `length` elements; steps count elements, and either step
+ * is 1.
+ */
 struct lines {
 	enum dtype dtype;
 	void *data;
 	int64_t rows, length, row_step, step;
 };
+
+/* Up to so many elements of up to so many lines at once, line by line: out[r * count + i]. */
+#define TC_TILE 64
+static inline int tc_at_most(int64_t left, int most)
+{
+	return left < most ? (int)left : most;
+}
+void tc_load_lines(const struct lines *l, int64_t row, int rows, int64_t first, int count,
+		   double *out);
+void tc_store_lines(const struct lines *l, int64_t row, int rows, int64_t first, int count,
+		    const double *in);
 
 /* ---- quantize.c: block scaling ------------------------------------------------------------- */
 

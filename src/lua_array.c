@@ -147,12 +147,16 @@ static void read_bytes(lua_State *L, const struct array *a, void *dst)
 	}
 }
 
+/* The contents themselves, NULL where the host does not see them. */
+static void *seen_by_host(const struct array *a)
+{
+	return a->device->ops->host(a->device, a->address, (uint64_t)a->bytes);
+}
+
 const void *tc_array_data(lua_State *L, const struct array *a)
 {
 	tc_check_live(L, a);
-	void *data = a->device->ops->host
-			     ? a->device->ops->host(a->device, a->address, (uint64_t)a->bytes)
-			     : NULL;
+	void *data = seen_by_host(a);
 	if (!data)
 		return tc_array_copy(L, a);
 	lua_pushnil(L);
@@ -173,10 +177,23 @@ void *tc_array_stage(lua_State *L, const struct array *a)
 	return lua_newuserdatauv(L, (size_t)a->bytes, 0);
 }
 
+void *tc_array_open(lua_State *L, const struct array *a)
+{
+	tc_check_live(L, a);
+	char *data = seen_by_host(a);
+	if (data)
+		lua_pushnil(L);
+	else
+		data = tc_array_stage(L, a);
+	data[a->bytes - 1] = 0;
+	return data;
+}
+
 void tc_array_write(lua_State *L, const struct array *a, const void *data)
 {
 	struct err e = {0};
-	if (!a->device->ops->write(a->device, a->address, data, (uint64_t)a->bytes, &e)) {
+	if (data != seen_by_host(a) &&
+	    !a->device->ops->write(a->device, a->address, data, (uint64_t)a->bytes, &e)) {
 		tc_position(L, &e.pos);
 		tc_raise(L, &e);
 	}
@@ -207,14 +224,8 @@ static struct array *create(lua_State *L, int dtype_arg, int options)
 
 static void fill(lua_State *L, const struct array *a, uint64_t bits)
 {
-	char *data = tc_array_stage(L, a);
-	if (bits == 0) {
-		memset(data, 0, (size_t)a->bytes);
-	} else {
-		memset(data + a->bytes - 1, 0, 1);
-		for (int64_t i = 0; i < a->elements; i++)
-			tc_set_element(a->dtype, data, i, bits);
-	}
+	void *data = tc_array_open(L, a);
+	tc_fill_elements(a->dtype, data, a->elements, bits);
 	tc_array_write(L, a, data);
 	lua_pop(L, 1);
 }
@@ -226,9 +237,7 @@ static void fill(lua_State *L, const struct array *a, uint64_t bits)
 static int module_empty(lua_State *L)
 {
 	const struct array *a = create(L, 2, 3);
-	void *seen = a->bytes <= MOST_UNSET
-			     ? a->device->ops->host(a->device, a->address, (uint64_t)a->bytes)
-			     : NULL;
+	void *seen = a->bytes <= MOST_UNSET ? seen_by_host(a) : NULL;
 
 	if (seen)
 		memset(seen, 0xff, (size_t)a->bytes);
@@ -266,6 +275,8 @@ int tc_array_full(lua_State *L)
 	return 1;
 }
 
+#define CHUNK 512
+
 static lua_Number check_number(lua_State *L, int arg)
 {
 	if (lua_type(L, arg) != LUA_TNUMBER)
@@ -296,10 +307,14 @@ static int module_arange(lua_State *L)
 	int64_t n = (int64_t)count;
 	n += (lua_Number)n < count;
 	struct array *a = tc_new_array_on(L, tc_option_device(L, options, "device"), t, 1, &n);
-	char *data = tc_array_stage(L, a);
-	data[a->bytes - 1] = 0;
-	for (int64_t i = 0; i < n; i++)
-		tc_set_element(t, data, i, tc_from_double(t, start + (lua_Number)i * step));
+	void *data = tc_array_open(L, a);
+	double chunk[CHUNK];
+	for (int64_t first = 0, some; first < n; first += some) {
+		some = n - first < CHUNK ? n - first : CHUNK;
+		for (int64_t i = 0; i < some; i++)
+			chunk[i] = start + (lua_Number)(first + i) * step;
+		tc_store_doubles(t, data, first, some, chunk);
+	}
 	tc_array_write(L, a, data);
 	lua_pop(L, 1);
 	return 1;
@@ -324,9 +339,9 @@ static struct array *new_copy(lua_State *L, const struct array *a, struct device
 		lua_pop(L, 1);
 		return copy;
 	}
-	char *data = tc_array_stage(L, copy);
+	void *data = tc_array_open(L, copy);
 	const void *source = tc_array_data(L, a);
-	data[copy->bytes - 1] = 0;
+	tc_check_live(L, copy);
 	tc_convert_elements(t, data, a->dtype, source, a->elements);
 	tc_array_write(L, copy, data);
 	lua_pop(L, 2);

@@ -60,9 +60,8 @@ static int random_array(lua_State *L, draw *numbers, double offset, double scale
 	double chunk[CHUNK];
 	uint64_t seed = option_seed(L, 3);
 	struct array *a = create(L, 3);
-	char *data = tc_array_stage(L, a);
+	void *data = tc_array_open(L, a);
 
-	data[a->bytes - 1] = 0;
 	for (int64_t first = 0; first < a->elements; first += CHUNK) {
 		int64_t n = a->elements - first < CHUNK ? a->elements - first : CHUNK;
 		numbers(seed, first, n, chunk);
@@ -108,14 +107,12 @@ static int module_randint(lua_State *L)
 				   (long long)high, (long long)low);
 	uint64_t seed = option_seed(L, 3);
 	struct array *a = create(L, 3);
-	char *data = tc_array_stage(L, a);
-	data[a->bytes - 1] = 0;
+	char *data = tc_array_open(L, a);
 	for (int64_t first = 0; first < a->elements; first += CHUNK) {
 		int64_t n = a->elements - first < CHUNK ? a->elements - first : CHUNK;
 		tc_random_integer(seed, first, n, low, (uint64_t)high - (uint64_t)low, chunk);
-		for (int64_t i = 0; i < n; i++)
-			tc_set_element(a->dtype, data, first + i,
-				       tc_from_integer(a->dtype, chunk[i]));
+		tc_convert_elements(a->dtype, data + tc_storage_bytes(a->dtype, first), DT_I64,
+				    chunk, n);
 	}
 	tc_array_write(L, a, data);
 	lua_pop(L, 1);
@@ -277,13 +274,7 @@ static int array_sum(lua_State *L)
 		lua_pushnumber(L, tc_sum(&p));
 		return 1;
 	}
-	uint64_t sum = 0;
-	for (int64_t i = 0; i < a->elements; i++) {
-		uint64_t bits = tc_get_element(a->dtype, p.data, i);
-		int64_t value;
-		sum += tc_to_integer(a->dtype, bits, &value) ? (uint64_t)value : bits;
-	}
-	lua_pushinteger(L, (lua_Integer)sum);
+	lua_pushinteger(L, (lua_Integer)tc_sum_integers(&p));
 	return 1;
 }
 
@@ -291,22 +282,9 @@ static int extreme(lua_State *L, bool largest)
 {
 	struct array *a = tc_check_array(L, 1);
 	struct plain p = plain_of(L, a);
-	int64_t where = 0;
+	bool long_integers = a->dtype == DT_I64 || a->dtype == DT_U64;
+	int64_t where = long_integers ? tc_extreme_integer(&p, largest) : tc_extreme(&p, largest);
 
-	if (tc_dtypes[a->dtype].bits == 64 && tc_dtypes[a->dtype].klass != 'F') {
-		/* Flipping the sign bit turns the order of i64 into that of u64. */
-		uint64_t flip = tc_dtypes[a->dtype].klass == 'I' ? UINT64_C(1) << 63 : 0;
-		uint64_t best = tc_get_element(a->dtype, p.data, 0) ^ flip;
-		for (int64_t i = 1; i < a->elements; i++) {
-			uint64_t x = tc_get_element(a->dtype, p.data, i) ^ flip;
-			if (largest ? x > best : x < best) {
-				best = x;
-				where = i;
-			}
-		}
-	} else {
-		tc_extreme(&p, largest, &where);
-	}
 	tc_push_element(L, a->dtype, tc_get_element(a->dtype, p.data, where));
 	push_coordinates(L, a, where);
 	return 2;
@@ -409,7 +387,7 @@ static int reference_matmul(lua_State *L)
 	p.bias = bias ? push_matrix(L, bias, false) : NULL;
 	int64_t shape[2] = {p.m, p.n};
 	struct array *out = tc_new_array_on(L, a->device, DT_F64, 2, shape);
-	p.out = tc_array_stage(L, out);
+	p.out = tc_array_open(L, out);
 	tc_reference_matmul(&p);
 	tc_array_write(L, out, p.out);
 	lua_pop(L, 1);

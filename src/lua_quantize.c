@@ -48,10 +48,10 @@ static struct lines read_lines(lua_State *L, const struct array *a, int axis)
 	return lines_of(a, axis, u.data);
 }
 
-/* Zeroed memory for contents; leaves one value on the stack. */
-static void *stage(lua_State *L, const struct array *a)
+/* As tc_array_open, all zero. */
+static void *open_zeroed(lua_State *L, const struct array *a)
 {
-	return memset(tc_array_stage(L, a), 0, (size_t)a->bytes);
+	return memset(tc_array_open(L, a), 0, (size_t)a->bytes);
 }
 
 /* A new matrix of `rows` lines along the axis; leaves it on the stack. */
@@ -181,8 +181,8 @@ static int module_quantize(lua_State *L)
 	float global = two_levels ? option_global(L, 3) : 1;
 	struct array *out = new_matrix(L, a->device, element, axis, rows, length);
 	struct array *scales = new_matrix(L, a->device, f->scale, 1, rows, length / block);
-	struct lines elements = lines_of(out, axis, stage(L, out));
-	void *codes = stage(L, scales);
+	struct lines elements = lines_of(out, axis, tc_array_open(L, out));
+	void *codes = tc_array_open(L, scales);
 	struct lines source = read_lines(L, a, axis);
 	if (global == 0)
 		global = tc_global_scale(&(struct plain){a->dtype, source.data, a->elements});
@@ -229,8 +229,8 @@ static int module_dequantize(lua_State *L)
 				   tc_array_text(L, a), axis, (long long)rows, (long long)length,
 				   tc_array_text(L, s));
 	struct array *out = new_matrix(L, a->device, t, axis, rows, length);
-	struct lines result = lines_of(out, axis, stage(L, out));
 	const void *codes = tc_array_copy(L, s);
+	struct lines result = lines_of(out, axis, tc_array_open(L, out));
 	struct lines elements = read_lines(L, a, axis);
 	tc_dequantize(&elements, s->dtype, codes, length / s->shape[1],
 		      global > 0 ? (double)global : 1, &result);
@@ -257,7 +257,7 @@ static int module_interleave_scales(lua_State *L)
 	int64_t shape[4] = {halves ? 1 : (a->shape[0] + 127) / 128, (a->shape[1] + 3) / 4,
 			    halves ? 64 : 32, 16};
 	struct array *out = tc_new_array_on(L, a->device, a->dtype, 4, shape);
-	void *data = stage(L, out);
+	void *data = open_zeroed(L, out);
 	tc_interleave_scales(tc_array_data(L, a), a->shape[0], a->shape[1], halves, data);
 	tc_array_write(L, out, data);
 	lua_pop(L, 2);
@@ -325,8 +325,8 @@ static int module_sparsify(lua_State *L)
 	metadata_shape(rows, tc_sparse_entries(p, length), shape);
 	struct array *values = new_matrix(L, a->device, a->dtype, axis, rows, length / 2);
 	struct array *metadata = tc_new_array_on(L, a->device, DT_U2, METADATA_RANK, shape);
-	struct lines kept = lines_of(values, axis, stage(L, values));
-	void *entries = stage(L, metadata);
+	struct lines kept = lines_of(values, axis, tc_array_open(L, values));
+	void *entries = tc_array_open(L, metadata);
 	struct lines source = read_lines(L, a, axis);
 	tc_sparsify(p, &source, &kept, entries);
 	tc_array_write(L, values, kept.data);
@@ -356,8 +356,8 @@ static int module_densify(lua_State *L)
 				   tc_array_text(L, a), p->name, (long long)shape[0],
 				   (long long)shape[1], tc_array_text(L, m));
 	struct array *out = new_matrix(L, a->device, a->dtype, axis, rows, length);
-	struct lines result = lines_of(out, axis, stage(L, out));
 	const void *entries = tc_array_copy(L, m);
+	struct lines result = lines_of(out, axis, open_zeroed(L, out));
 	struct lines values = read_lines(L, a, axis);
 	if (!tc_densify(p, &values, entries, &result))
 		return tc_argerror(L, 2, "a nibble of the metadata %s",
@@ -390,7 +390,7 @@ static int module_format_sparse_metadata(lua_State *L)
 	int64_t shape[METADATA_RANK];
 	metadata_shape(rows, groups * 2, shape);
 	struct array *out = tc_new_array_on(L, p.array->device, DT_U2, METADATA_RANK, shape);
-	void *entries = stage(L, out);
+	void *entries = tc_array_open(L, out);
 	const void *pairs = tc_array_data(L, p.array);
 	int bits = tc_dtypes[p.operand].bits;
 	if (!tc_positions_differ(bits, pairs, rows * groups))

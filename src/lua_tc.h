@@ -324,6 +324,11 @@ const void *tc_array_data(lua_State *L, const struct array *a);
 const void *tc_array_copy(lua_State *L, const struct array *a);
 /* Memory for new contents of the array, on the stack; then tc_array_write copies it there. */
 void *tc_array_stage(lua_State *L, const struct array *a);
+/*
+ * The same for all of the contents of an array that nothing else reads meanwhile: the device's own
+ * memory where the host sees it, good as long as tc_check_live says so.  Its last byte is zero.
+ */
+void *tc_array_open(lua_State *L, const struct array *a);
 void tc_array_write(lua_State *L, const struct array *a, const void *data);
 /* tc.full outside of a recording: full(shape, value, dtype, opts?) -> array. */
 int tc_array_full(lua_State *L);

@@ -8,6 +8,8 @@
 #include <float.h>
 #include <math.h>
 
+#include "float_format.h"
+
 const struct block_format tc_block_formats[] = {
 	{"mxfp8", 32, DT_E8M0, {DT_E4M3, DT_E5M2, DT_COUNT}},
 	{"mxfp6", 32, DT_E8M0, {DT_E3M2, DT_E2M3, DT_COUNT}},
@@ -16,86 +18,106 @@ const struct block_format tc_block_formats[] = {
 	{NULL, 0, DT_COUNT, {DT_COUNT}},
 };
 
-static double load(const struct lines *l, int64_t row, int64_t i)
-{
-	return tc_to_double(l->dtype,
-			    tc_get_element(l->dtype, l->data, row * l->row_step + i * l->step));
-}
-
-static void store(const struct lines *l, int64_t row, int64_t i, double x)
-{
-	tc_set_element(l->dtype, l->data, row * l->row_step + i * l->step,
-		       tc_from_double(l->dtype, x));
-}
-
 /* Narrow types saturate: what they make of infinity is their greatest number. */
 static double largest(enum dtype t)
 {
 	return tc_to_double(t, tc_from_double(t, (double)INFINITY));
 }
 
-/* The greatest magnitude; NaN if any element is a NaN or an infinity. */
-static double block_maximum(const struct lines *src, int64_t row, int64_t first, int count)
-{
-	double greatest = 0;
-
-	for (int i = 0; i < count; i++) {
-		double x = fabs(load(src, row, first + i));
-		if (!isfinite(x))
-			return (double)NAN;
-		greatest = fmax(greatest, x);
-	}
-	return greatest;
-}
+/* What the scales of an array depend on. */
+struct scaling {
+	enum dtype scale;
+	double largest; /* element */
+	bool up;
+	double global;
+};
 
 /*
  * OCP MX 6.3: the greatest power of two that is no more than the maximum, over
  * the greatest power of two of the element type.  `up`: the least power of two
  * with which the maximum is no more than the greatest element.
  */
-static double power_scale(double maximum, enum dtype element, bool up)
+static double power_scale(const struct scaling *s, double maximum)
 {
-	int exponent, top;
-
 	if (maximum == 0)
 		return 0x1p-127;
-	if (up)
-		return tc_to_double(DT_E8M0, tc_from_double(DT_E8M0, maximum / largest(element)));
-	frexp(maximum, &exponent);
-	frexp(largest(element), &top);
-	exponent -= top;
-	return ldexp(1, exponent < -127 ? -127 : exponent > 127 ? 127 : exponent);
+	if (s->up)
+		return maximum / s->largest;
+	/* Of subnormal numbers too little, which no scale reaches. */
+	int exponent = (int)(tc_bits_of(maximum) >> DOUBLE_MANTISSA) -
+		       (int)(tc_bits_of(s->largest) >> DOUBLE_MANTISSA);
+	return tc_power_of_two(exponent < -127 ? -127 : exponent > 127 ? 127 : exponent);
 }
 
-static double block_scale(const struct block_format *f, double maximum, enum dtype element, bool up,
-			  float global)
+/* As the scale's type has it. */
+static uint64_t scale_code(const struct scaling *s, double maximum)
 {
-	if (maximum != maximum)
-		return (double)NAN;
-	if (f->scale == DT_E8M0)
-		return power_scale(maximum, element, up);
-	return maximum / largest(element) / (double)global;
+	double scale = (double)NAN;
+
+	if (isfinite(maximum))
+		scale = s->scale == DT_E8M0 ? power_scale(s, maximum)
+					    : maximum / s->largest / s->global;
+	return tc_from_double(s->scale, scale);
 }
+
+/*
+ * The greatest magnitudes of blocks; no number where one of the block is none or infinite.  The
+ * bits of such are above those of all others.
+ */
+TC_INLINE void maxima_loops(const double *restrict x, int blocks, int block, double *restrict out)
+{
+	for (int b = 0; b < blocks; b++) {
+		int64_t greatest = 0;
+
+		for (int i = 0; i < block; i++) {
+			int64_t bits = (int64_t)(tc_bits_of(x[b * block + i]) & INT64_MAX);
+			greatest = bits > greatest ? bits : greatest;
+		}
+		out[b] = tc_double_of((uint64_t)greatest);
+	}
+}
+
+TC_INLINE void divide_loops(double *restrict x, int blocks, int block, const double *restrict scale)
+{
+	for (int b = 0; b < blocks; b++)
+		for (int i = 0; i < block; i++)
+			x[b * block + i] /= scale[b];
+}
+
+TC_BUILDS(maxima, (const double *x, int blocks, int block, double *out), (x, blocks, block, out))
+TC_BUILDS(divide, (double *x, int blocks, int block, const double *scale),
+	  (x, blocks, block, scale))
 
 void tc_quantize(const struct block_format *f, int block, const struct lines *src, bool up,
 		 float global, const struct lines *elements, void *scales)
 {
-	int64_t blocks = src->length / block;
+	struct scaling s = {f->scale, largest(elements->dtype), up, (double)global};
+	double x[TC_TILE * TC_TILE], maximum[TC_TILE * TC_TILE / 16],
+		divisor[TC_TILE * TC_TILE / 16];
 	double factor = f->scale == DT_E8M0 ? 1 : (double)global;
 
-	for (int64_t row = 0; row < src->rows; row++)
-		for (int64_t b = 0; b < blocks; b++) {
-			int64_t first = b * block;
-			double maximum = block_maximum(src, row, first, block);
-			uint64_t code = tc_from_double(
-				f->scale, block_scale(f, maximum, elements->dtype, up, global));
-			double scale = tc_to_double(f->scale, code) * factor;
+	for (int64_t row = 0; row < src->rows; row += TC_TILE)
+		for (int64_t first = 0; first < src->length; first += TC_TILE) {
+			int rows = tc_at_most(src->rows - row, TC_TILE);
+			int count = tc_at_most(src->length - first, TC_TILE),
+			    across = count / block;
 
-			tc_set_element(f->scale, scales, row * blocks + b, code);
-			for (int i = 0; i < block; i++) {
-				double x = scale != scale ? 0 : load(src, row, first + i);
-				store(elements, row, first + i, scale > 0 ? x / scale : 0 * x);
+			tc_load_lines(src, row, rows, first, count, x);
+			maxima(x, rows * across, block, maximum);
+			for (int b = 0; b < rows * across; b++) {
+				int64_t at = (row + b / across) * (src->length / block) +
+					     first / block + b % across;
+				uint64_t code = scale_code(&s, maximum[b]);
+				double scale = tc_to_double(f->scale, code) * factor;
+
+				tc_set_element(f->scale, scales, at, code);
+				if (scale != scale)
+					memset(x + b * block, 0, (size_t)block * sizeof *x);
+				/* Where it is 0 or NaN, zeros with the signs of the elements. */
+				divisor[b] = scale > 0 ? scale : (double)INFINITY;
 			}
+			divide(x, rows * across, block, divisor);
+			tc_store_lines(elements, row, rows, first, count, x);
 		}
 }
 
@@ -117,16 +139,43 @@ float tc_global_scale(const struct plain *a)
 	return (float)fmin(fmax(greatest, (double)FLT_MIN), (double)FLT_MAX);
 }
 
+struct line_scales {
+	enum dtype dtype;
+	const void *codes;
+	int64_t block, blocks; /* elements a scale, scales a line */
+	double global;
+};
+
+/* Elements first .. first + count - 1 of a line. */
+static void scale_line(double *x, int64_t first, int count, const struct line_scales *s,
+		       int64_t line)
+{
+	for (int i = 0; i < count;) {
+		int64_t b = (first + i) / s->block;
+		int end = tc_at_most((b + 1) * s->block - first, count);
+		double scale = tc_to_double(
+			s->dtype, tc_get_element(s->dtype, s->codes, line * s->blocks + b));
+
+		for (; i < end; i++)
+			x[i] = x[i] * scale * s->global;
+	}
+}
+
 void tc_dequantize(const struct lines *elements, enum dtype scale, const void *scales,
 		   int64_t block, double global, const struct lines *out)
 {
-	int64_t blocks = elements->length / block;
+	struct line_scales s = {scale, scales, block, elements->length / block, global};
+	double x[TC_TILE * TC_TILE];
 
-	for (int64_t row = 0; row < elements->rows; row++)
-		for (int64_t i = 0; i < elements->length; i++) {
-			uint64_t code = tc_get_element(scale, scales, row * blocks + i / block);
-			store(out, row, i,
-			      load(elements, row, i) * tc_to_double(scale, code) * global);
+	for (int64_t row = 0; row < elements->rows; row += TC_TILE)
+		for (int64_t first = 0; first < elements->length; first += TC_TILE) {
+			int rows = tc_at_most(elements->rows - row, TC_TILE);
+			int count = tc_at_most(elements->length - first, TC_TILE);
+
+			tc_load_lines(elements, row, rows, first, count, x);
+			for (int r = 0; r < rows; r++)
+				scale_line(x + r * count, first, count, &s, row + r);
+			tc_store_lines(out, row, rows, first, count, x);
 		}
 }
 

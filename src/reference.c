@@ -6,64 +6,98 @@
 #include <math.h>
 #include <string.h>
 
-#define CHUNK 1024
+#include "loops.h"
+
+#define CHUNK 512 /* what tc_compare keeps of it fits the first cache */
 
 /* ---- comparison ------------------------------------------------------------------ */
+
+struct pairs {
+	double a[CHUNK], b[CHUNK];
+	double error[CHUNK];    /* |a - b|; -1 where one is NaN */
+	double relative[CHUNK]; /* error / |b|; 0 where one is NaN */
+	double square[CHUNK];   /* of b; 0 where one is NaN or b infinite */
+	double wrong[CHUNK];    /* 1: beyond the tolerance */
+};
+
+TC_INLINE void measure_pairs(const struct comparison *c, struct pairs *restrict p, bool equal_nan)
+{
+	double rtol = c->rtol, atol = c->atol;
+
+	for (int i = 0; i < CHUNK; i++) {
+		double a = p->a[i], b = p->b[i], gap = fabs(a - b), size = fabs(b);
+		bool nan = (a != a) | (b != b), same = (a == b) | ((a != a) & (b != b) & equal_nan);
+		bool within = isfinite(a) & isfinite(b) & (gap <= atol + rtol * size);
+		double error = a == b ? 0 : gap,
+		       relative = isfinite(b) ? error / size : (double)INFINITY;
+
+		p->error[i] = nan ? -1 : error;
+		p->relative[i] = ((error == 0) | nan) ? 0 : relative;
+		p->square[i] = (isfinite(b) & !nan) ? b * b : 0;
+		p->wrong[i] = (same | within) ? 0 : 1;
+	}
+}
+
+TC_INLINE void measure_loops(const struct comparison *c, struct pairs *p)
+{
+	if (c->equal_nan)
+		measure_pairs(c, p, true);
+	else
+		measure_pairs(c, p, false);
+}
+
+TC_BUILDS(measure, (const struct comparison *c, struct pairs *p), (c, p))
 
 struct square_sums {
 	double error, reference;
 };
 
-static bool close_enough(const struct comparison *c, double a, double b)
+static void sum_up(struct comparison *c, struct square_sums *sums, int64_t first, int n,
+		   const struct pairs *p)
 {
-	if (a == b)
-		return true;
-	if (a != a || b != b)
-		return c->equal_nan && a != a && b != b;
-	return isfinite(a) && isfinite(b) && fabs(a - b) <= c->atol + c->rtol * fabs(b);
-}
+	struct square_sums s = *sums;
 
-static void compare_one(struct comparison *c, struct square_sums *sums, int64_t i, double a,
-			double b)
-{
-	if (!close_enough(c, a, b)) {
-		if (c->mismatches++ == 0)
-			c->first_mismatch = i;
-		if (a != a || b != b)
-			c->nan_mismatches++;
+	for (int i = 0; i < n; i++) {
+		double error = p->error[i];
+
+		if (p->wrong[i] > 0) {
+			if (c->mismatches++ == 0)
+				c->first_mismatch = first + i;
+			c->nan_mismatches += error < 0;
+		}
+		if (error > c->max_abs_error) {
+			c->max_abs_error = error;
+			c->worst = first + i;
+			c->worst_a = p->a[i];
+			c->worst_b = p->b[i];
+		}
+		if (p->relative[i] > c->max_rel_error)
+			c->max_rel_error = p->relative[i];
+		error = error > 0 ? error : 0;
+		s.error += error * error;
+		s.reference += p->square[i];
 	}
-	if (a != a || b != b)
-		return;
-	double error = a == b ? 0 : fabs(a - b);
-	double relative = error == 0 ? 0 : isfinite(b) ? error / fabs(b) : (double)INFINITY;
-	if (error > c->max_abs_error || c->worst < 0) {
-		c->max_abs_error = error;
-		c->worst = i;
-		c->worst_a = a;
-		c->worst_b = b;
-	}
-	if (relative > c->max_rel_error)
-		c->max_rel_error = relative;
-	sums->error += error * error;
-	if (isfinite(b))
-		sums->reference += b * b;
+	*sums = s;
 }
 
 void tc_compare(const struct plain *a, const struct plain *b, struct comparison *c)
 {
-	double left[CHUNK], right[CHUNK];
+	struct pairs p = {0};
 	struct square_sums sums = {0, 0};
 
 	c->mismatches = c->nan_mismatches = 0;
 	c->first_mismatch = c->worst = -1;
-	c->max_abs_error = c->max_rel_error = c->worst_a = c->worst_b = 0;
+	c->max_abs_error = -1;
+	c->max_rel_error = c->worst_a = c->worst_b = 0;
 	for (int64_t first = 0; first < a->elements; first += CHUNK) {
-		int64_t n = a->elements - first < CHUNK ? a->elements - first : CHUNK;
-		tc_load_doubles(a->dtype, a->data, first, n, left);
-		tc_load_doubles(b->dtype, b->data, first, n, right);
-		for (int64_t i = 0; i < n; i++)
-			compare_one(c, &sums, first + i, left[i], right[i]);
+		int n = a->elements - first < CHUNK ? (int)(a->elements - first) : CHUNK;
+		tc_load_doubles(a->dtype, a->data, first, n, p.a);
+		tc_load_doubles(b->dtype, b->data, first, n, p.b);
+		measure(c, &p);
+		sum_up(c, &sums, first, n, &p);
 	}
+	if (c->worst < 0)
+		c->max_abs_error = 0;
 	c->relative_rms = sums.error == 0 ? 0 : sqrt(sums.error / sums.reference);
 }
 
@@ -88,25 +122,58 @@ double tc_sum(const struct plain *a)
 	return isfinite(sum) ? sum + lost : sum;
 }
 
-double tc_extreme(const struct plain *a, bool largest, int64_t *where)
+uint64_t tc_sum_integers(const struct plain *a)
 {
-	double chunk[CHUNK], best = 0;
+	double chunk[CHUNK];
+	uint64_t sum = 0;
 
-	*where = -1;
+	for (int64_t i = 0; tc_dtypes[a->dtype].bits == 64 && i < a->elements; i++)
+		sum += ((const uint64_t *)a->data)[i];
+	for (int64_t first = 0; tc_dtypes[a->dtype].bits < 64 && first < a->elements;
+	     first += CHUNK) {
+		int64_t n = a->elements - first < CHUNK ? a->elements - first : CHUNK;
+		double exact = 0; /* below 2^42 */
+
+		tc_load_doubles(a->dtype, a->data, first, n, chunk);
+		for (int64_t i = 0; i < n; i++)
+			exact += chunk[i];
+		sum += (uint64_t)(int64_t)exact;
+	}
+	return sum;
+}
+
+int64_t tc_extreme(const struct plain *a, bool largest)
+{
+	double chunk[CHUNK], sign = largest ? 1 : -1, best = (double)NAN;
+	int64_t where = 0;
+
 	for (int64_t first = 0; first < a->elements; first += CHUNK) {
 		int64_t n = a->elements - first < CHUNK ? a->elements - first : CHUNK;
 		tc_load_doubles(a->dtype, a->data, first, n, chunk);
 		for (int64_t i = 0; i < n; i++) {
-			double x = chunk[i];
-			if (*where >= 0 && !(x != x) && !(largest ? x > best : x < best))
+			double x = sign * chunk[i];
+			if (x <= best)
 				continue;
 			best = x;
-			*where = first + i;
+			where = first + i;
 			if (x != x)
-				return x;
+				return where;
 		}
 	}
-	return best;
+	return where;
+}
+
+/* Flipping the sign bit turns the order of i64 into that of u64; all of them that of the others. */
+int64_t tc_extreme_integer(const struct plain *a, bool largest)
+{
+	const uint64_t *data = a->data;
+	uint64_t flip = (a->dtype == DT_I64 ? UINT64_C(1) << 63 : 0) ^ (largest ? 0 : UINT64_MAX);
+	int64_t where = 0;
+
+	for (int64_t i = 1; i < a->elements; i++)
+		if ((data[i] ^ flip) > (data[where] ^ flip))
+			where = i;
+	return where;
 }
 
 /* ---- matrix product -------------------------------------------------------------------- */
@@ -120,7 +187,8 @@ double tc_extreme(const struct plain *a, bool largest, int64_t *where)
 #define TILE_N  8
 #define PANEL_K 256
 
-static void full_tile(const struct matmul *p, int64_t i, int64_t j, int64_t k, int64_t k_end)
+TC_INLINE void full_tile_loops(const struct matmul *p, int64_t i, int64_t j, int64_t k,
+			       int64_t k_end)
 {
 	double sum[TILE_M][TILE_N];
 
@@ -137,6 +205,9 @@ static void full_tile(const struct matmul *p, int64_t i, int64_t j, int64_t k, i
 	for (int r = 0; r < TILE_M; r++)
 		memcpy(p->out + (i + r) * p->n + j, sum[r], sizeof sum[r]);
 }
+
+TC_BUILDS(full_tile, (const struct matmul *p, int64_t i, int64_t j, int64_t k, int64_t k_end),
+	  (p, i, j, k, k_end))
 
 static void edge_tile(const struct matmul *p, int64_t i, int64_t j, int64_t k, int64_t k_end)
 {

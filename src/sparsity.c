@@ -42,16 +42,16 @@ static int64_t place(const struct lines *l, int64_t row, int64_t i)
 	return row * l->row_step + i * l->step;
 }
 
-/* NaN counts as infinite, so that it stays. */
-static double magnitude(const struct sparse_pattern *p, const struct lines *src, int64_t row,
-			int64_t first)
+/* Of the units of a group, from their elements; NaN counts as infinite, so that it stays. */
+static void magnitudes(const struct sparse_pattern *p, const double *x, double *size)
 {
-	double sum = 0;
+	for (int i = 0; i < p->group; i++) {
+		double sum = 0;
 
-	for (int i = 0; i < p->unit; i++)
-		sum += fabs(tc_to_double(src->dtype, tc_get_element(src->dtype, src->data,
-								    place(src, row, first + i))));
-	return sum != sum ? (double)INFINITY : sum;
+		for (int j = 0; j < p->unit; j++)
+			sum += fabs(x[i * p->unit + j]);
+		size[i] = sum != sum ? (double)INFINITY : sum;
+	}
 }
 
 /* The units that stay, in order; of equal ones the first. */
@@ -96,10 +96,10 @@ static int64_t entry_place(int bits, int64_t row, int64_t entry, int64_t tiles)
 	return tile * 128 * 64 + lane * 64 + within;
 }
 
+/* Two entries, of which the first is even, are a nibble. */
 static void set_nibble(void *metadata, int64_t entry, unsigned nibble)
 {
-	tc_set_element(DT_U2, metadata, entry, nibble & 3);
-	tc_set_element(DT_U2, metadata, entry + 1, nibble >> 2);
+	tc_set_element(DT_U4, metadata, entry / 2, nibble);
 }
 
 static void keep_group(const struct sparse_pattern *p, const struct lines *src,
@@ -114,47 +114,53 @@ static void keep_group(const struct sparse_pattern *p, const struct lines *src,
 	}
 }
 
+/* Groups of a tile of the lines. */
+static void sparsify_tile(const struct sparse_pattern *p, const struct lines *src, int64_t row,
+			  int rows, int64_t first, int count, const struct lines *values,
+			  void *metadata)
+{
+	int bits = tc_dtypes[src->dtype].bits, span = p->group * p->unit;
+	int64_t tiles = (src->length / span * 2 + 63) / 64;
+	double x[TC_TILE * TC_TILE], size[4];
+
+	tc_load_lines(src, row, rows, first, count, x);
+	for (int r = 0; r < rows; r++)
+		for (int i = 0; i < count; i += span) {
+			int64_t group = (first + i) / span;
+			int kept[2];
+
+			magnitudes(p, x + r * count + i, size);
+			choose(p, size, kept);
+			keep_group(p, src, values, row + r, group, kept);
+			set_nibble(metadata, entry_place(bits, row + r, group * 2, tiles),
+				   nibble_of(p, kept));
+		}
+}
+
 void tc_sparsify(const struct sparse_pattern *p, const struct lines *src,
 		 const struct lines *values, void *metadata)
 {
-	int bits = tc_dtypes[src->dtype].bits, span = p->group * p->unit;
-	int64_t groups = src->length / span, tiles = (groups * 2 + 63) / 64;
+	int64_t entries = (tc_sparse_entries(p, src->length) + 63) / 64 * 64;
 	int64_t rows = (src->rows + 127) / 128 * 128;
-	static const int first[] = {0, 1};
 
 	/* Also where there is no data the hardware wants legal nibbles. */
-	for (int64_t row = 0; row < rows; row++)
-		for (int64_t group = 0; group < tiles * 32; group++) {
-			bool inside = row < src->rows && group < groups;
-			double size[4] = {0};
-			int kept[2] = {first[0], first[1]};
-
-			for (int i = 0; inside && i < p->group; i++)
-				size[i] = magnitude(p, src, row, group * span + i * p->unit);
-			if (inside) {
-				choose(p, size, kept);
-				keep_group(p, src, values, row, group, kept);
-			}
-			set_nibble(metadata, entry_place(bits, row, group * 2, tiles),
-				   nibble_of(p, kept));
-		}
+	tc_fill_elements(DT_U4, metadata, rows * entries / 2, FIRST_TWO);
+	for (int64_t row = 0; row < src->rows; row += TC_TILE)
+		for (int64_t first = 0; first < src->length; first += TC_TILE)
+			sparsify_tile(p, src, row, tc_at_most(src->rows - row, TC_TILE), first,
+				      tc_at_most(src->length - first, TC_TILE), values, metadata);
 }
 
 void tc_format_metadata(int bits, const void *positions, int64_t rows, int64_t groups, void *out)
 {
 	int64_t tiles = (groups * 2 + 63) / 64;
 
-	for (int64_t row = 0; row < (rows + 127) / 128 * 128; row++)
-		for (int64_t group = 0; group < tiles * 32; group++) {
-			int64_t from = (row * groups + group) * 2;
-			unsigned nibble = FIRST_TWO;
-
-			if (row < rows && group < groups)
-				nibble =
-					(unsigned)(tc_get_element(DT_U2, positions, from) |
-						   tc_get_element(DT_U2, positions, from + 1) << 2);
-			set_nibble(out, entry_place(bits, row, group * 2, tiles), nibble);
-		}
+	tc_fill_elements(DT_U4, out, (rows + 127) / 128 * tiles * 128 * 32, FIRST_TWO);
+	for (int64_t row = 0; row < rows; row++)
+		for (int64_t group = 0; group < groups; group++)
+			set_nibble(
+				out, entry_place(bits, row, group * 2, tiles),
+				(unsigned)tc_get_element(DT_U4, positions, row * groups + group));
 }
 
 void tc_check_positions(struct err *e, enum dtype positions, int rank, const int64_t *shape,
@@ -196,11 +202,11 @@ bool tc_densify(const struct sparse_pattern *p, const struct lines *values, cons
 	for (int64_t row = 0; row < out->rows; row++)
 		for (int64_t group = 0; group < groups; group++) {
 			int64_t entry = entry_place(bits, row, group * 2, tiles);
-			unsigned a = (unsigned)tc_get_element(DT_U2, metadata, entry);
-			unsigned b = (unsigned)tc_get_element(DT_U2, metadata, entry + 1);
+			unsigned nibble = (unsigned)tc_get_element(DT_U4, metadata, entry / 2);
+			unsigned a = nibble & 3, b = nibble >> 2;
 			unsigned kept[2] = {p->keep == 1 ? b >> 1 : a, b};
 
-			if (p->keep == 1 ? (a | b << 2) != 0x4 && (a | b << 2) != 0xe : a == b)
+			if (p->keep == 1 ? nibble != 0x4 && nibble != 0xe : a == b)
 				return false;
 			for (int i = 0; i < p->keep * p->unit; i++) {
 				int64_t at =

@@ -108,16 +108,21 @@ int64_t tc_storage_bytes(enum dtype t, int64_t elements);
 int tc_tma_unit(enum dtype t);
 /* Exact where the type can hold it, else rounded and saturated as doubles are. */
 uint64_t tc_from_integer(enum dtype t, int64_t x);
+uint64_t tc_from_unsigned(enum dtype t, uint64_t x);
 /* False for floats and for what is above INT64_MAX. */
 bool tc_to_integer(enum dtype t, uint64_t bits, int64_t *value);
-/* Elements first .. first + count - 1 of a packed array. */
-void tc_load_doubles(enum dtype t, const void *data, int64_t first, int64_t count, double *out);
-void tc_store_doubles(enum dtype t, void *data, int64_t first, int64_t count, const double *in);
-/* Whole arrays, rounding once; 64-bit integers are not widened to doubles on the way. */
-void tc_convert_elements(enum dtype to, void *dst, enum dtype from, const void *src, int64_t count);
 
 /* float_format.c: the float types of tc_from_double and tc_to_double */
 uint64_t tc_float_encode(enum dtype t, double x);
 double tc_float_decode(enum dtype t, uint64_t bits);
+
+/* convert.c: whole arrays, packed */
+/* Elements first .. first + count - 1. */
+void tc_load_doubles(enum dtype t, const void *data, int64_t first, int64_t count, double *out);
+void tc_store_doubles(enum dtype t, void *data, int64_t first, int64_t count, const double *in);
+/* Rounds once; 64-bit integers are not widened to doubles on the way. */
+void tc_convert_elements(enum dtype to, void *dst, enum dtype from, const void *src, int64_t count);
+/* The unused bits of the last byte become zero. */
+void tc_fill_elements(enum dtype t, void *data, int64_t count, uint64_t bits);
 
 #endif
