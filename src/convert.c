@@ -22,17 +22,10 @@ TC_INLINE void decode_loops(enum dtype t, const uint32_t *restrict words, double
 	break
 #define FORMAT(id)                                                                                 \
 	case DT_##id:                                                                              \
-		EACH(tc_format_decode(&tc_float_formats[DT_##id], x))
+		EACH(tc_format_decode(&tc_float_formats[DT_##id], x));
 
 	switch (t) {
-		FORMAT(TF32);
-		FORMAT(F16);
-		FORMAT(BF16);
-		FORMAT(E4M3);
-		FORMAT(E5M2);
-		FORMAT(E2M3);
-		FORMAT(E3M2);
-		FORMAT(E2M1);
+		TC_FLOAT_FORMATS
 	case DT_F32:
 		EACH(tc_f32_decode(x));
 	case DT_E8M0:
@@ -78,17 +71,10 @@ TC_INLINE void encode_loops(enum dtype t, const double *restrict in, uint32_t *r
 	break
 #define FORMAT(id)                                                                                 \
 	case DT_##id:                                                                              \
-		EACH(tc_format_encode(&tc_float_formats[DT_##id], x))
+		EACH(tc_format_encode(&tc_float_formats[DT_##id], x));
 
 	switch (t) {
-		FORMAT(TF32);
-		FORMAT(F16);
-		FORMAT(BF16);
-		FORMAT(E4M3);
-		FORMAT(E5M2);
-		FORMAT(E2M3);
-		FORMAT(E3M2);
-		FORMAT(E2M1);
+		TC_FLOAT_FORMATS
 	case DT_F32:
 		EACH(tc_f32_encode(x));
 	case DT_E8M0:

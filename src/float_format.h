@@ -48,6 +48,16 @@ static const struct float_format tc_float_formats[DT_COUNT] = {
 	[DT_E2M1] = {2, 1, 1, 0x7, 0, 0, 0x7, 0},
 };
 
+#define TC_FLOAT_FORMATS                                                                           \
+	FORMAT(TF32)                                                                               \
+	FORMAT(F16)                                                                                \
+	FORMAT(BF16)                                                                               \
+	FORMAT(E4M3)                                                                               \
+	FORMAT(E5M2)                                                                               \
+	FORMAT(E2M3)                                                                               \
+	FORMAT(E3M2)                                                                               \
+	FORMAT(E2M1)
+
 #define DOUBLE_MANTISSA 52
 #define DOUBLE_BIAS     1023
 #define DOUBLE_EXPONENT (UINT64_C(0x7ff) << DOUBLE_MANTISSA)

@@ -178,8 +178,11 @@ static int array_copy_from(lua_State *L)
 	if (!same)
 		return tc_argerror(L, 2, "shapes differ: %s cannot be copied to %s",
 				   tc_array_text(L, source), tc_array_text(L, a));
-	char *converted = tc_array_stage(L, a);
+	/* A view of the array must not change under the conversion. */
+	bool shared = source->device == a->device && source->address == a->address;
+	char *converted = shared ? tc_array_stage(L, a) : tc_array_open(L, a);
 	const void *data = tc_array_data(L, source);
+	tc_check_live(L, a);
 	converted[a->bytes - 1] = 0;
 	tc_convert_elements(a->dtype, converted, source->dtype, data, a->elements);
 	tc_array_write(L, a, converted);

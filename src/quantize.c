@@ -130,8 +130,8 @@ float tc_global_scale(const struct plain *a)
 
 		tc_load_doubles(a->dtype, a->data, first, n, chunk);
 		for (int64_t i = 0; i < n; i++)
-			if (isfinite(chunk[i]))
-				greatest = fmax(greatest, fabs(chunk[i]));
+			if (fabs(chunk[i]) > greatest && isfinite(chunk[i]))
+				greatest = fabs(chunk[i]);
 	}
 	if (greatest == 0)
 		return 1;

@@ -180,34 +180,39 @@ int64_t tc_extreme_integer(const struct plain *a, bool largest)
 
 /*
  * A tile of the result stays in registers while k runs; a panel of b is small
- * enough for the cache.  Every sum runs over ascending k in one chain, so that
- * the result does not depend on the blocking.
+ * enough for the cache, and copied together.  Every sum runs over ascending k in
+ * one chain, so that the result does not depend on the blocking.
  */
 #define TILE_M  4
 #define TILE_N  8
 #define PANEL_K 256
 
-TC_INLINE void full_tile_loops(const struct matmul *p, int64_t i, int64_t j, int64_t k,
-			       int64_t k_end)
-{
-	double sum[TILE_M][TILE_N];
+typedef double row __attribute__((vector_size(TILE_N * sizeof(double))));
 
+TC_INLINE void full_tile_loops(const struct matmul *p, const row *panel, int64_t i, int64_t j,
+			       int64_t k, int64_t k_end)
+{
+	const double *a = p->a + i * p->k;
+	double *out = p->out + i * p->n + j;
+	row sum[TILE_M];
+
+#pragma GCC unroll 4
 	for (int r = 0; r < TILE_M; r++)
-		memcpy(sum[r], p->out + (i + r) * p->n + j, sizeof sum[r]);
-	for (; k < k_end; k++) {
-		const double *b = p->b + k * p->n + j;
-		for (int r = 0; r < TILE_M; r++) {
-			double a = p->a[(i + r) * p->k + k];
-			for (int s = 0; s < TILE_N; s++)
-				sum[r][s] += a * b[s];
-		}
+		memcpy(&sum[r], out + r * p->n, sizeof *sum);
+	for (; k < k_end; k++, panel++) {
+#pragma GCC unroll 4
+		for (int r = 0; r < TILE_M; r++)
+			sum[r] += a[r * p->k + k] * *panel;
 	}
+#pragma GCC unroll 4
 	for (int r = 0; r < TILE_M; r++)
-		memcpy(p->out + (i + r) * p->n + j, sum[r], sizeof sum[r]);
+		memcpy(out + r * p->n, &sum[r], sizeof *sum);
 }
 
-TC_BUILDS(full_tile, (const struct matmul *p, int64_t i, int64_t j, int64_t k, int64_t k_end),
-	  (p, i, j, k, k_end))
+TC_BUILDS(full_tile,
+	  (const struct matmul *p, const row *panel, int64_t i, int64_t j, int64_t k,
+	   int64_t k_end),
+	  (p, panel, i, j, k, k_end))
 
 static void edge_tile(const struct matmul *p, int64_t i, int64_t j, int64_t k, int64_t k_end)
 {
@@ -237,13 +242,18 @@ static void finish(const struct matmul *p)
 
 void tc_reference_matmul(const struct matmul *p)
 {
+	row panel[PANEL_K];
+
 	memset(p->out, 0, (size_t)(p->m * p->n) * sizeof *p->out);
 	for (int64_t k = 0; k < p->k; k += PANEL_K) {
 		int64_t k_end = k + PANEL_K < p->k ? k + PANEL_K : p->k;
 		for (int64_t j = 0; j < p->n; j += TILE_N) {
+			bool full = j + TILE_N <= p->n;
+			for (int64_t at = k; full && at < k_end; at++)
+				memcpy(&panel[at - k], p->b + at * p->n + j, sizeof *panel);
 			for (int64_t i = 0; i < p->m; i += TILE_M) {
-				if (i + TILE_M <= p->m && j + TILE_N <= p->n)
-					full_tile(p, i, j, k, k_end);
+				if (full && i + TILE_M <= p->m)
+					full_tile(p, panel, i, j, k, k_end);
 				else
 					edge_tile(p, i, j, k, k_end);
 			}

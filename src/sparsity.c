@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "loops.h"
+
 #define FIRST_TWO 0x4u /* the nibble of positions 0 and 1; of 1:2, of the first */
 
 const uint32_t tc_sparse_types = 1u << DT_F32 | 1u << DT_TF32 | 1u << DT_F16 | 1u << DT_BF16 |
@@ -42,39 +44,57 @@ static int64_t place(const struct lines *l, int64_t row, int64_t i)
 	return row * l->row_step + i * l->step;
 }
 
-/* Of the units of a group, from their elements; NaN counts as infinite, so that it stays. */
-static void magnitudes(const struct sparse_pattern *p, const double *x, double *size)
+/* Of a unit, from its elements; NaN counts as infinite, so that it stays. */
+TC_INLINE double magnitude(const struct sparse_pattern *p, const double *x)
 {
-	for (int i = 0; i < p->group; i++) {
-		double sum = 0;
+	double sum = fabs(x[0]);
 
-		for (int j = 0; j < p->unit; j++)
-			sum += fabs(x[i * p->unit + j]);
-		size[i] = sum != sum ? (double)INFINITY : sum;
-	}
+	if (p->unit == 2)
+		sum += fabs(x[1]);
+	return sum != sum ? (double)INFINITY : sum;
 }
 
-/* The units that stay, in order; of equal ones the first. */
-static void choose(const struct sparse_pattern *p, const double *size, int *kept)
-{
-	int best = 0, other = -1;
+/* The nibble of each set of two positions. */
+static const uint8_t nibbles_of_two[16] = {
+	[0x3] = 0x4, [0x5] = 0x8, [0x9] = 0xc, [0x6] = 0x9, [0xa] = 0xd, [0xc] = 0xe,
+};
 
-	for (int i = 1; i < p->group; i++)
-		if (size[i] > size[best])
-			best = i;
-	for (int i = 0; i < p->group; i++)
-		if (i != best && (other < 0 || size[i] > size[other]))
-			other = i;
-	kept[0] = p->keep == 1 || best < other ? best : other;
-	kept[1] = best < other ? other : best;
-}
-
-/* Of 1:2 the two positions are those of the element's halves. */
-static unsigned nibble_of(const struct sparse_pattern *p, const int *kept)
+/*
+ * Units stay that fewer than `keep` are greater than, of equal ones the first.  No branches: on
+ * random numbers they would cost more than all else.  Of 1:2 the two positions are those of the
+ * element's halves.
+ */
+TC_INLINE unsigned choose(const struct sparse_pattern *p, const double *x)
 {
+	double a = magnitude(p, x), b = magnitude(p, x + p->unit);
+
 	if (p->keep == 1)
-		return kept[0] ? 0xe : 0x4;
-	return (unsigned)(kept[0] | kept[1] << 2);
+		return b > a ? 0xe : 0x4;
+	double c = magnitude(p, x + 2 * p->unit), d = magnitude(p, x + 3 * p->unit);
+	int ab = b > a, ac = c > a, ad = d > a, bc = c > b, bd = d > b, cd = d > c;
+	int first = ab + ac + ad < 2, second = !ab + bc + bd < 2, third = !ac + !bc + cd < 2;
+	int fourth = !ad + !bd + !cd < 2;
+
+	return nibbles_of_two[first | second << 1 | third << 2 | fourth << 3];
+}
+
+TC_INLINE void choose_groups(const struct sparse_pattern *p, const double *x, int groups,
+			     uint8_t *nibbles)
+{
+	for (int i = 0; i < groups; i++)
+		nibbles[i] = (uint8_t)choose(p, x + i * p->group * p->unit);
+}
+
+/* The pattern is constant in each of the loops. */
+static void choose_all(const struct sparse_pattern *p, const double *x, int groups,
+		       uint8_t *nibbles)
+{
+	if (p == &tc_sparse_patterns[0])
+		choose_groups(&tc_sparse_patterns[0], x, groups, nibbles);
+	else if (p == &tc_sparse_patterns[1])
+		choose_groups(&tc_sparse_patterns[1], x, groups, nibbles);
+	else
+		choose_groups(&tc_sparse_patterns[2], x, groups, nibbles);
 }
 
 /*
@@ -102,16 +122,22 @@ static void set_nibble(void *metadata, int64_t entry, unsigned nibble)
 	tc_set_element(DT_U4, metadata, entry / 2, nibble);
 }
 
-static void keep_group(const struct sparse_pattern *p, const struct lines *src,
-		       const struct lines *values, int64_t row, int64_t group, const int *kept)
+/* Elements of a group that has them all, or only those that the nibble says, in order. */
+static void move_group(const struct sparse_pattern *p, unsigned nibble, bool out_of_all,
+		       const struct lines *from, const struct lines *to, int64_t row, int64_t group)
 {
-	int64_t from = group * p->group * p->unit, to = group * p->keep * p->unit;
+	int64_t all = group * p->group * p->unit, some = group * p->keep * p->unit;
+	int64_t kept[2] = {p->keep == 1 ? nibble >> 3 : nibble & 3, nibble >> 2};
 
-	for (int i = 0; i < p->keep * p->unit; i++) {
-		int64_t at = from + kept[i / p->unit] * p->unit + i % p->unit;
-		tc_set_element(values->dtype, values->data, place(values, row, to + i),
-			       tc_get_element(src->dtype, src->data, place(src, row, at)));
-	}
+	for (int i = 0; i < p->keep; i++)
+		for (int j = 0; j < p->unit; j++) {
+			int64_t wide = all + kept[i] * p->unit + j, dense = some + i * p->unit + j;
+
+			tc_set_element(to->dtype, to->data,
+				       place(to, row, out_of_all ? dense : wide),
+				       tc_get_element(from->dtype, from->data,
+						      place(from, row, out_of_all ? wide : dense)));
+		}
 }
 
 /* Groups of a tile of the lines. */
@@ -119,21 +145,20 @@ static void sparsify_tile(const struct sparse_pattern *p, const struct lines *sr
 			  int rows, int64_t first, int count, const struct lines *values,
 			  void *metadata)
 {
-	int bits = tc_dtypes[src->dtype].bits, span = p->group * p->unit;
+	int bits = tc_dtypes[src->dtype].bits, span = p->group * p->unit, groups = count / span;
 	int64_t tiles = (src->length / span * 2 + 63) / 64;
-	double x[TC_TILE * TC_TILE], size[4];
+	double x[TC_TILE * TC_TILE];
+	uint8_t nibbles[TC_TILE * TC_TILE / 2];
 
 	tc_load_lines(src, row, rows, first, count, x);
+	choose_all(p, x, rows * groups, nibbles);
 	for (int r = 0; r < rows; r++)
-		for (int i = 0; i < count; i += span) {
-			int64_t group = (first + i) / span;
-			int kept[2];
+		for (int i = 0; i < groups; i++) {
+			unsigned nibble = nibbles[r * groups + i];
+			int64_t group = first / span + i;
 
-			magnitudes(p, x + r * count + i, size);
-			choose(p, size, kept);
-			keep_group(p, src, values, row + r, group, kept);
-			set_nibble(metadata, entry_place(bits, row + r, group * 2, tiles),
-				   nibble_of(p, kept));
+			move_group(p, nibble, true, src, values, row + r, group);
+			set_nibble(metadata, entry_place(bits, row + r, group * 2, tiles), nibble);
 		}
 }
 
@@ -203,20 +228,11 @@ bool tc_densify(const struct sparse_pattern *p, const struct lines *values, cons
 		for (int64_t group = 0; group < groups; group++) {
 			int64_t entry = entry_place(bits, row, group * 2, tiles);
 			unsigned nibble = (unsigned)tc_get_element(DT_U4, metadata, entry / 2);
-			unsigned a = nibble & 3, b = nibble >> 2;
-			unsigned kept[2] = {p->keep == 1 ? b >> 1 : a, b};
 
-			if (p->keep == 1 ? nibble != 0x4 && nibble != 0xe : a == b)
+			if (p->keep == 1 ? nibble != 0x4 && nibble != 0xe
+					 : (nibble & 3) == nibble >> 2)
 				return false;
-			for (int i = 0; i < p->keep * p->unit; i++) {
-				int64_t at =
-					group * span + kept[i / p->unit] * p->unit + i % p->unit;
-				tc_set_element(
-					out->dtype, out->data, place(out, row, at),
-					tc_get_element(
-						values->dtype, values->data,
-						place(values, row, group * p->keep * p->unit + i)));
-			}
+			move_group(p, nibble, false, values, out, row, group);
 		}
 	return true;
 }

@@ -12,6 +12,7 @@
 #define DEFAULT_SMS     132
 #define GAP             4096u
 #define MAPPED_FROM     (1u << 20)
+#define HUGE_PAGES_TO   (1u << 30) /* of larger ones little may be used */
 #define MAX_ALLOCATIONS (16u << 20)
 #define REMEMBERED      1024u /* released allocations */
 
@@ -101,6 +102,10 @@ static uint8_t *host_take(uint64_t size)
 		munmap(memory, (size_t)(page_up(size) + 8192));
 		return NULL;
 	}
+#ifdef MADV_HUGEPAGE
+	if (size <= HUGE_PAGES_TO)
+		madvise(memory + 4096, (size_t)page_up(size), MADV_HUGEPAGE);
+#endif
 	return memory + 4096;
 }
 
