@@ -148,9 +148,11 @@ extern "C" __global__ void run(const float *x, float *y, int n)
    float v = x[i];
    for (int k = 0; k < n; k++) {
       s[threadIdx.x] = v;
+      __syncwarp();
       unsigned h = (unsigned)i * 2654435761u + (unsigned)k;
       h ^= h >> 13;
       v = fmaf(v, 0.999f, (float)(h & 255) * 0.001f) + s[threadIdx.x ^ 1] * 0.5f;
+      __syncwarp();
       v = v > 100.0f ? v - 100.0f : v;
    }
    y[i] = v;

@@ -1,6 +1,8 @@
 /* Who acts in a cluster, at which instructions, and what is kept of them. */
 #include "between.h"
+#include "later.h"
 #include "timeline.h"
+#include "units.h"
 
 #include <stdlib.h>
 
@@ -256,7 +258,7 @@ bool emu_hazards_init(struct emu_cluster *cluster)
 		return false;
 	h->cluster = cluster;
 	h->marks.size = sizeof(struct emu_mark);
-	h->spreads.size = sizeof(struct emu_spread);
+	h->units.size = sizeof(struct emu_units);
 	h->cells.size = sizeof(struct emu_cells);
 	h->words.size = sizeof(struct emu_words);
 	h->readers.size = sizeof(struct emu_reader);
@@ -299,6 +301,7 @@ static void free_order(struct emu_order *order)
 
 static void free_cta(struct emu_cta_hazards *h)
 {
+	emu_later_free(h);
 	free(h->blocks);
 	free(h->swizzles);
 	free(h->tmem);
@@ -335,7 +338,8 @@ void emu_hazards_free(struct emu_cluster *cluster)
 	free(h->sites);
 	free(h->site_table);
 	free(h->marks.items);
-	free(h->spreads.items);
+	free(h->units.items);
+	emu_notes_free(&h->notes);
 	free(h->cells.items);
 	free(h->words.items);
 	free(h->readers.items);

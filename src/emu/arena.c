@@ -73,6 +73,8 @@ void emu_arena_free(struct emu_arena *arena)
 
 enum {
 	least_buckets = 64,
+	least_items = 4,
+	chunk_bytes = 32 << 10, /* about */
 	least_room = 256
 };
 
@@ -104,6 +106,34 @@ static bool reserve(struct emu_index *index)
 	return true;
 }
 
+/* Many items at a time: the first ones are few. */
+struct emu_chunk {
+	struct emu_chunk *next;
+	uint32_t count;
+	_Alignas(16) char items[];
+};
+
+static void *new_item(struct emu_index *index, size_t size)
+{
+	struct emu_chunk *chunk = index->chunks;
+
+	size = (size + 15) & ~(size_t)15;
+	if (!index->left) {
+		uint32_t count = chunk ? chunk->count : least_items;
+
+		if (chunk && count * size < chunk_bytes)
+			count *= 2;
+		chunk = calloc(1, sizeof *chunk + count * size);
+		if (!chunk)
+			return NULL;
+		chunk->next = index->chunks;
+		chunk->count = count;
+		index->chunks = chunk;
+		index->left = count;
+	}
+	return chunk->items + (chunk->count - index->left--) * size;
+}
+
 void *emu_index_at(struct emu_index *index, uint64_t number, size_t size)
 {
 	void **at;
@@ -112,7 +142,7 @@ void *emu_index_at(struct emu_index *index, uint64_t number, size_t size)
 		return NULL;
 	at = slot(index->items, index->buckets, number);
 	if (!*at) {
-		*at = calloc(1, size);
+		*at = new_item(index, size);
 		if (!*at)
 			return NULL;
 		*(uint64_t *)*at = number;
@@ -121,10 +151,17 @@ void *emu_index_at(struct emu_index *index, uint64_t number, size_t size)
 	return *at;
 }
 
+void *emu_index_find(const struct emu_index *index, uint64_t number)
+{
+	return index->buckets ? *slot(index->items, index->buckets, number) : NULL;
+}
+
 void emu_index_free(struct emu_index *index)
 {
-	for (uint32_t i = 0; i < index->buckets; i++)
-		free(index->items[i]);
+	for (struct emu_chunk *chunk = index->chunks, *next; chunk; chunk = next) {
+		next = chunk->next;
+		free(chunk);
+	}
 	free(index->items);
 	*index = (struct emu_index){0};
 }

@@ -61,6 +61,12 @@ static void explain(const struct emu_waitable *waitable, const struct emu_split 
 	}
 }
 
+/* Those that name no count wait; what threads did that have exited, nobody has waited for. */
+static bool all_wait(const struct emu_cta *cta, const struct emu_named_barrier *barrier)
+{
+	return !barrier->counted && cta->live_threads == cta->thread_count;
+}
+
 static void complete(struct emu_cta *cta, struct emu_named_barrier *barrier)
 {
 	uint32_t *result = barrier->results[barrier->phase % EMU_BARRIER_RESULTS];
@@ -71,8 +77,11 @@ static void complete(struct emu_cta *cta, struct emu_named_barrier *barrier)
 	barrier->open = false;
 	barrier->count = barrier->voted = barrier->votes = 0;
 	memset(barrier->arrived, 0, sizeof barrier->arrived);
-	if (cta->cluster->hazards)
+	if (cta->cluster->hazards) {
 		emu_order_named_complete(cta, (int)(barrier - cta->barriers));
+		if (all_wait(cta, barrier))
+			emu_order_cta_met(cta);
+	}
 	emu_wake(&barrier->waitable);
 	emu_changed(cta->worker);
 }

@@ -27,6 +27,9 @@ const struct emu_clock *emu_known_of(const struct emu_known *known, uint64_t clu
 
 struct emu_places *emu_places_new(void);
 void emu_places_free(struct emu_places *places);
+/* Nothing has been handed on at any place, and the access hands on nothing. */
+bool emu_strong_idle(const struct emu_order *order, const struct emu_places *places,
+		     unsigned semantics, enum emu_scope scope, enum emu_access_kind kind);
 void emu_strong_access(struct emu_order *order, struct emu_places *places, uint64_t address,
 		       unsigned semantics, enum emu_scope scope, enum emu_access_kind kind);
 /* ---- accesses (between.c) ------------------------------------------------------------------ */
@@ -112,32 +115,40 @@ static inline bool emu_between_begin(struct emu_between_check *check, struct emu
 	return true;
 }
 
+/* Most cells belong to one cluster, and are read by one warp or barrier: false for others. */
+static inline bool emu_between_own(struct emu_between_check *check, struct emu_page *page,
+				   uint64_t address, uint32_t first, uint32_t size)
+{
+	struct emu_touch *now = &check->touch, *own;
+	struct emu_between_cell *cell;
+	bool again;
+
+	if (!page->between && !emu_between_page_of(check->between, page))
+		return true;
+	cell = &page->between->cells[address / EMU_CELL_BYTES % EMU_PAGE_CELLS];
+	now->bytes = (uint16_t)((1u << (first + size)) - (1u << first));
+	own = check->access->write ? &cell->write : &cell->read;
+	if (cell->writes || cell->readers ||
+	    (cell->write.cluster && cell->write.cluster != now->cluster) ||
+	    (cell->read.cluster && cell->read.cluster != now->cluster))
+		return false;
+	again = own->who == now->who && own->epoch == now->epoch;
+	if (own->cluster && !again &&
+	    (now->bytes != 0xffff || (!check->access->write && own->who != now->who)))
+		return false;
+	now->bytes |= again && own->cluster ? own->bytes : 0;
+	*own = *now;
+	return true;
+}
+
 /* The other clusters' accesses of a cell that nothing orders with this one are reported. */
 static inline void emu_between_cell(struct emu_between_check *check, struct emu_page *page,
 				    uint64_t address, uint32_t first, uint32_t size)
 {
-	struct emu_touch *now = &check->touch, *own;
-	struct emu_between_cell *cell;
-
-	if (!page->between && !emu_between_page_of(check->between, page))
-		return;
-	cell = &page->between->cells[address / EMU_CELL_BYTES % EMU_PAGE_CELLS];
-	now->bytes = (uint16_t)((1u << (first + size)) - (1u << first));
-	own = check->access->write ? &cell->write : &cell->read;
-	/* Most cells belong to one cluster, and are read by one warp or barrier. */
-	if (!cell->writes && !cell->readers &&
-	    (!cell->write.cluster || cell->write.cluster == now->cluster) &&
-	    (!cell->read.cluster || cell->read.cluster == now->cluster)) {
-		bool again = own->who == now->who && own->epoch == now->epoch;
-
-		if (!own->cluster || again ||
-		    (now->bytes == 0xffff && (check->access->write || own->who == now->who))) {
-			now->bytes |= again && own->cluster ? own->bytes : 0;
-			*own = *now;
-			return;
-		}
-	}
-	emu_between_look(check, cell, address);
+	if (!emu_between_own(check, page, address, first, size) && page->between)
+		emu_between_look(check,
+				 &page->between->cells[address / EMU_CELL_BYTES % EMU_PAGE_CELLS],
+				 address);
 }
 
 /* ---- clusters on several host threads (footprint.c)

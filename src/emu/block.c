@@ -4,13 +4,13 @@
  * report must name the place of) is for the block's cells, which are made of its
  * marks and go when all of the block is written.
  */
-#include "shadow.h"
+#include "units.h"
 
 #include <string.h>
 
 enum {
 	units_in_cell = 4,
-	most_more = 8, /* marks besides the last write and the last read */
+	most_more = EMU_MOST_MARKS - 2, /* besides the last write and the last read */
 	unit_bytes = 4
 };
 
@@ -24,39 +24,18 @@ static struct emu_cell *cells_at(const struct emu_hazards *h, uint32_t index)
 	return ((struct emu_cells *)emu_pool_at(&h->cells, index))->of;
 }
 
-static struct emu_spread *spread_at(const struct emu_hazards *h, uint32_t index)
-{
-	return emu_pool_at(&h->spreads, index);
-}
+/* ---- whether an access is in order with a mark ------------------------------------------- */
 
-/* ---- lanes ---------------------------------------------------------------------------- */
-
-static inline uint8_t lane_of(int8_t lane, uint8_t shift, uint32_t byte)
+static inline uint8_t lane_of_byte(int8_t lane, uint8_t shift, uint32_t byte)
 {
 	return (uint8_t)(lane + (int)(byte >> shift));
 }
 
-static inline uint8_t mark_lane(const struct emu_hazards *h, const struct emu_mark *m,
-				uint32_t byte)
-{
-	return m->spread ? spread_at(h, m->spread)->lane[byte / unit_bytes]
-			 : lane_of(m->lane, m->shift, byte);
-}
-
-static inline uint32_t mark_site(const struct emu_hazards *h, const struct emu_mark *m,
-				 uint32_t unit)
-{
-	return m->spread ? spread_at(h, m->spread)->site[unit] : m->site;
-}
-
-static inline uint8_t own_lane(const struct emu_check *c, uint32_t byte)
-{
-	return c->lanes ? c->lanes[byte / unit_bytes] : lane_of(c->lane, c->shift, byte);
-}
-
 static bool lane_races(const struct emu_check *c, const struct emu_mark *m, uint32_t byte)
 {
-	uint8_t lane = mark_lane(c->hazards, m, byte), own = own_lane(c, byte);
+	uint8_t lane = lane_of_byte(m->lane, m->shift, byte);
+	uint8_t own =
+		c->lanes ? c->lanes[byte / unit_bytes] : lane_of_byte(c->lane, c->shift, byte);
 
 	return (lane != own || c->many) && lane != EMU_ANY_LANE && own != EMU_ANY_LANE;
 }
@@ -64,39 +43,44 @@ static bool lane_races(const struct emu_check *c, const struct emu_mark *m, uint
 /* Lanes of one warp that have not met; the same instruction may touch one place twice. */
 static bool lanes_race(const struct emu_check *c, const struct emu_mark *m, uint32_t units)
 {
-	const struct emu_access *a = c->access;
-
-	if (!m->spread &&
-	    (m->site == a->site || (!c->lanes && m->lane == c->lane && m->shift == c->shift)))
+	if (m->site == c->access->site || (!c->lanes && m->lane == c->lane && m->shift == c->shift))
 		return false;
-	for (uint32_t byte = 0; byte < EMU_BLOCK_BYTES; byte++) {
-		uint32_t unit = byte / unit_bytes;
-
-		if (units >> unit & 1 && mark_site(c->hazards, m, unit) != a->site &&
-		    lane_races(c, m, byte))
-			return true;
-	}
+	for (uint32_t rest = units; rest; rest &= rest - 1)
+		for (uint32_t byte = 0; byte < unit_bytes; byte++)
+			if (lane_races(c, m, unit_bytes * (uint32_t)__builtin_ctz(rest) + byte))
+				return true;
 	return false;
 }
 
-/* ---- whether an access is in order with a mark ------------------------------------------- */
+enum emu_ordering emu_ordering_of(const struct emu_check *c, struct emu_moment earlier,
+				  uint8_t scope, bool write)
+{
+	struct emu_access *a = c->access;
+	const struct emu_clock *clock = write ? c->writes : c->reads;
+
+	if (earlier.who == a->moment.who && a->in_order) {
+		if (a->kind != EMU_ACTOR_WARP || earlier.epoch != a->moment.epoch)
+			return EMU_ORDERED;
+		return emu_both_atomic(c, scope, earlier.who) ? EMU_ORDERED : EMU_LANES_TELL;
+	}
+	if (emu_clock_at(clock, earlier.who) >= earlier.epoch &&
+	    (!c->fenced || emu_clock_at(c->fenced, earlier.who) >= earlier.epoch)) {
+		if (write && earlier.who != a->moment.who)
+			emu_access_ordered(a, earlier.who, earlier.epoch);
+		return EMU_ORDERED;
+	}
+	if (earlier.who == a->also || emu_both_atomic(c, scope, earlier.who) ||
+	    (write && a->same && c->hazards->actors[earlier.who].kind == EMU_ACTOR_WARP))
+		return EMU_ORDERED;
+	return EMU_UNORDERED;
+}
 
 static bool ordered_late(const struct emu_check *c, const struct emu_mark *m, uint32_t units)
 {
-	struct emu_access *a = c->access;
-	const struct emu_clock *clock = m->write ? c->writes : c->reads;
+	struct emu_moment earlier = {m->who, m->epoch};
+	enum emu_ordering ordering = emu_ordering_of(c, earlier, m->atomic, m->write);
 
-	if (m->who == a->moment.who && a->in_order)
-		return a->kind != EMU_ACTOR_WARP || m->epoch != a->moment.epoch ||
-		       !lanes_race(c, m, units);
-	if (emu_clock_at(clock, m->who) >= m->epoch &&
-	    (!c->fenced || emu_clock_at(c->fenced, m->who) >= m->epoch)) {
-		if (m->write && m->who != a->moment.who)
-			emu_access_ordered(a, m->who, m->epoch);
-		return true;
-	}
-	return m->who == a->also || emu_both_atomic(c, m->atomic, m->who) ||
-	       (m->write && a->same && c->hazards->actors[m->who].kind == EMU_ACTOR_WARP);
+	return ordering == EMU_ORDERED || (ordering == EMU_LANES_TELL && !lanes_race(c, m, units));
 }
 
 static inline bool ordered(const struct emu_check *c, const struct emu_mark *m, uint32_t units)
@@ -127,21 +111,12 @@ static inline bool all_ordered(const struct emu_check *c, const struct emu_block
 
 /* ---- marks that go ------------------------------------------------------------------------- */
 
-static void free_spread(struct emu_hazards *h, struct emu_mark *m)
+void emu_block_free_marks(struct emu_hazards *h, struct emu_block *b)
 {
-	if (m->spread)
-		emu_pool_give(&h->spreads, m->spread);
-	m->spread = 0;
-}
-
-static void free_marks(struct emu_hazards *h, struct emu_block *b)
-{
-	free_spread(h, &b->write);
-	free_spread(h, &b->read);
+	b->write.units = b->read.units = 0;
 	while (b->more) {
 		uint32_t next = mark_at(h, b->more)->next;
 
-		free_spread(h, mark_at(h, b->more));
 		emu_pool_give(&h->marks, b->more);
 		b->more = next;
 	}
@@ -158,8 +133,6 @@ static inline void take_over(const struct emu_check *c, struct emu_mark *m, uint
 						  emu_clock_at(c->reads, m->who) < m->epoch))))
 		return;
 	m->units &= ~units;
-	if (!m->units && m->spread)
-		free_spread(c->hazards, m);
 }
 
 static void take_over_more(const struct emu_check *c, struct emu_block *b, uint32_t units)
@@ -185,41 +158,7 @@ static void take_over_more(const struct emu_check *c, struct emu_block *b, uint3
 
 /* ---- marks that come ------------------------------------------------------------------------ */
 
-/* Lanes and sites by unit; false without memory. */
-static bool spread_out(struct emu_hazards *h, struct emu_mark *m)
-{
-	struct emu_spread *s;
-
-	if (m->spread)
-		return true;
-	m->spread = emu_pool_take(&h->spreads);
-	if (!m->spread)
-		return false;
-	s = spread_at(h, m->spread);
-	for (uint32_t rest = m->units; rest; rest &= rest - 1) {
-		uint32_t unit = (uint32_t)__builtin_ctz(rest);
-
-		s->site[unit] = m->site;
-		s->lane[unit] = lane_of(m->lane, m->shift, unit * unit_bytes);
-	}
-	return true;
-}
-
-static void put_units(const struct emu_check *c, struct emu_mark *m, uint32_t units)
-{
-	struct emu_spread *s = spread_at(c->hazards, m->spread);
-
-	for (uint32_t rest = units; rest; rest &= rest - 1) {
-		uint32_t unit = (uint32_t)__builtin_ctz(rest);
-
-		s->site[unit] = c->access->site;
-		s->lane[unit] = own_lane(c, unit * unit_bytes);
-	}
-	m->units |= units;
-}
-
-/* One mark for all that an actor has touched in an epoch, but for lanes that share words; columns
-   have no words, and of them no lanes that differ. */
+/* One mark for all that an actor has touched in an epoch; columns have no units to differ. */
 static inline bool joins(const struct emu_check *c, const struct emu_mark *m)
 {
 	const struct emu_access *a = c->access;
@@ -229,32 +168,31 @@ static inline bool joins(const struct emu_check *c, const struct emu_mark *m)
 	       c->shift >= 2 && (!c->fenced || (m->site == a->site && m->lane == c->lane));
 }
 
-static bool join(const struct emu_check *c, struct emu_mark *m, uint32_t units)
-{
-	if (!m->spread && !c->lanes && m->site == c->access->site && m->lane == c->lane &&
-	    m->shift == c->shift) {
-		m->units |= units;
-		return true;
-	}
-	if (!spread_out(c->hazards, m))
-		return false;
-	put_units(c, m, units);
-	return true;
-}
-
-static bool set(const struct emu_check *c, struct emu_mark *m, uint32_t units)
+static void set(const struct emu_check *c, struct emu_mark *m, uint32_t units)
 {
 	const struct emu_access *a = c->access;
 
 	*m = (struct emu_mark){.units = units,
 			       .epoch = a->moment.epoch,
 			       .site = a->site,
+			       .next = m->next,
 			       .who = a->moment.who,
 			       .atomic = emu_atomic_scope(a),
 			       .lane = c->lane,
 			       .shift = c->shift,
 			       .write = a->write};
-	return !c->lanes || join(c, m, units);
+}
+
+/* False where lanes or sites differ from unit to unit. */
+static bool join(const struct emu_check *c, struct emu_mark *m, uint32_t units)
+{
+	if (m->site == c->access->site && m->lane == c->lane && m->shift == c->shift)
+		m->units |= units;
+	else if (m->units & ~units)
+		return false;
+	else
+		set(c, m, units);
+	return true;
 }
 
 static bool push(struct emu_hazards *h, struct emu_block *b, const struct emu_mark *mark)
@@ -296,7 +234,21 @@ static bool note(const struct emu_check *c, struct emu_block *b, uint32_t units)
 		return join(c, own, units);
 	if (last->units && (b->more_count >= most_more || !push(c->hazards, b, last)))
 		return false;
-	return set(c, last, units);
+	set(c, last, units);
+	return true;
+}
+
+static bool touch_units(struct emu_check *c, struct emu_block *b, uint32_t units)
+{
+	const struct emu_access *a = c->access;
+
+	if ((!b->units && !emu_units_begin(c->hazards, b, c->cta)) || !emu_units_touch(c, b, units))
+		return false;
+	if (a->write && units == UINT32_MAX && !c->lanes)
+		emu_block_written(c, b);
+	else if (a->write)
+		b->valid |= units;
+	return true;
 }
 
 bool emu_block_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
@@ -305,6 +257,8 @@ bool emu_block_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 
 	if (b->cells || (a->defined && units & ~b->valid))
 		return false;
+	if (b->units || c->lanes)
+		return touch_units(c, b, units);
 	if (emu_block_touch_again(a, b, units))
 		return true;
 	if (!all_ordered(c, b, units))
@@ -314,7 +268,7 @@ bool emu_block_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 	if (b->more_units & units)
 		take_over_more(c, b, units);
 	if (!note(c, b, units))
-		return false;
+		return !c->fenced && touch_units(c, b, units);
 	if (a->write)
 		b->valid |= units;
 	return true;
@@ -322,22 +276,6 @@ bool emu_block_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 
 /* ---- cells -------------------------------------------------------------------------------------
  */
-
-/* Of lanes that share a word the last one counts, with its bytes; to other actors, all of them. */
-static void put_word(const struct emu_check *c, struct emu_cell *word, const struct emu_mark *m,
-		     uint32_t byte)
-{
-	struct emu_mark mark = *m;
-	uint8_t bytes = EMU_WHOLE_WORD;
-	uint8_t lane = mark_lane(c->hazards, m, byte + unit_bytes - 1);
-
-	if (m->shift < 2 && m->who != c->access->moment.who)
-		lane = EMU_ANY_LANE;
-	else if (m->shift < 2)
-		bytes = (uint8_t)(EMU_WHOLE_WORD << (4 - (1 << m->shift)) & EMU_WHOLE_WORD);
-	mark.site = mark_site(c->hazards, m, byte / unit_bytes);
-	emu_cell_put(c->hazards, word, &mark, lane, bytes);
-}
 
 static void put(const struct emu_check *c, struct emu_cell *cell, const struct emu_mark *m,
 		uint32_t i)
@@ -347,14 +285,16 @@ static void put(const struct emu_check *c, struct emu_cell *cell, const struct e
 
 	if (!units)
 		return;
-	if (units == 0xf && m->shift >= 4 && !m->spread && !cell->words) {
-		emu_cell_put(c->hazards, cell, m, lane_of(m->lane, m->shift, byte), EMU_WHOLE_WORD);
+	if (units == 0xf && m->shift >= 4 && !cell->words) {
+		emu_cell_put(c->hazards, cell, m, lane_of_byte(m->lane, m->shift, byte),
+			     EMU_WHOLE_WORD);
 		return;
 	}
 	words = emu_cell_split(c->hazards, cell);
 	for (uint32_t w = 0; words && w < units_in_cell; w++)
 		if (units >> w & 1)
-			put_word(c, &words[w], m, byte + w * unit_bytes);
+			emu_cell_put_word(c, &words[w], m,
+					  emu_lane_of(m->lane, m->shift, units_in_cell * i + w));
 }
 
 static uint16_t bytes_of(uint32_t units)
@@ -366,12 +306,32 @@ static uint16_t bytes_of(uint32_t units)
 	return (uint16_t)bytes;
 }
 
+uint32_t emu_block_marks(const struct emu_hazards *h, const struct emu_block *b,
+			 const struct emu_mark *marks[EMU_MOST_MARKS])
+{
+	uint32_t count = 0;
+
+	marks[count++] = &b->write;
+	marks[count++] = &b->read;
+	for (uint32_t i = b->more; i && count < EMU_MOST_MARKS; i = mark_at(h, i)->next)
+		marks[count++] = mark_at(h, i);
+	return count;
+}
+
+static void put_marks(const struct emu_check *c, const struct emu_block *b, struct emu_cell *cells)
+{
+	const struct emu_mark *marks[EMU_MOST_MARKS];
+	uint32_t count = emu_block_marks(c->hazards, b, marks);
+
+	for (uint32_t i = 0; i < EMU_BLOCK_CELLS; i++)
+		for (uint32_t m = count; m; m--)
+			put(c, &cells[i], marks[m - 1], i);
+}
+
 struct emu_cell *emu_block_cells(const struct emu_check *c, struct emu_block *b)
 {
 	struct emu_hazards *h = c->hazards;
-	const struct emu_mark *marks[most_more + 3];
 	struct emu_cell *cells;
-	uint32_t count = 0;
 
 	if (b->cells)
 		return cells_at(h, b->cells);
@@ -380,16 +340,14 @@ struct emu_cell *emu_block_cells(const struct emu_check *c, struct emu_block *b)
 		return NULL;
 	cells = cells_at(h, b->cells);
 	memset(cells, 0, sizeof(struct emu_cells));
-	marks[count++] = &b->write;
-	marks[count++] = &b->read;
-	for (uint32_t i = b->more; i && count < most_more + 3; i = mark_at(h, i)->next)
-		marks[count++] = mark_at(h, i);
-	for (uint32_t i = 0; i < EMU_BLOCK_CELLS; i++) {
+	for (uint32_t i = 0; i < EMU_BLOCK_CELLS; i++)
 		cells[i].valid = bytes_of(b->valid >> units_in_cell * i & 0xf);
-		for (uint32_t m = count; m; m--)
-			put(c, &cells[i], marks[m - 1], i);
-	}
-	free_marks(h, b);
+	if (b->units)
+		emu_units_put(c, b, cells);
+	else
+		put_marks(c, b, cells);
+	emu_units_give(h, b);
+	emu_block_free_marks(h, b);
 	return cells;
 }
 
@@ -406,7 +364,8 @@ static void free_cells(struct emu_hazards *h, struct emu_block *b)
 void emu_block_clear(struct emu_hazards *h, struct emu_block *b)
 {
 	free_cells(h, b);
-	free_marks(h, b);
+	emu_units_give(h, b);
+	emu_block_free_marks(h, b);
 	*b = (struct emu_block){0};
 }
 
@@ -447,7 +406,7 @@ void emu_block_touched(const struct emu_hazards *h, const struct emu_block *b, u
 		       uint32_t *read)
 {
 	*written = b->valid;
-	*read = b->read.units;
+	*read = b->units ? emu_units_read(h, b) : b->read.units;
 	for (uint32_t i = b->more; i; i = mark_at(h, i)->next)
 		if (!mark_at(h, i)->write)
 			*read |= mark_at(h, i)->units;

@@ -113,6 +113,20 @@ void emu_cell_put(struct emu_hazards *h, struct emu_cell *cell, const struct emu
 	cell->read_atomic = mark->atomic;
 }
 
+void emu_cell_put_word(const struct emu_check *c, struct emu_cell *word, const struct emu_mark *m,
+		       uint8_t lane)
+{
+	uint8_t bytes = EMU_WHOLE_WORD;
+
+	/* Of lanes that share a word the last one counts, with its bytes; to other actors, all of
+	   them. */
+	if (m->shift < 2 && m->who != c->access->moment.who)
+		lane = EMU_ANY_LANE;
+	else if (m->shift < 2)
+		bytes = (uint8_t)(EMU_WHOLE_WORD << (4 - (1 << m->shift)) & EMU_WHOLE_WORD);
+	emu_cell_put(c->hazards, word, m, lane, bytes);
+}
+
 /* ---- what races ------------------------------------------------------------------------- */
 
 /* Of the CTA that an actor belongs to; NULL for a barrier. */
@@ -121,14 +135,9 @@ static const struct emu_cta *cta_of(const struct emu_hazards *h, uint16_t who)
 	return h->actors[who].order ? h->actors[who].order->warp->cta : NULL;
 }
 
-bool emu_both_atomic(const struct emu_check *c, uint8_t scope, uint16_t who)
+bool emu_same_cta(const struct emu_check *c, uint16_t who)
 {
-	const struct emu_access *a = c->access;
-
-	if (!scope || !a->atomic)
-		return false;
-	return (scope > EMU_SCOPE_CTA && a->scope > EMU_SCOPE_CTA) ||
-	       cta_of(c->hazards, who) == a->order->warp->cta;
+	return cta_of(c->hazards, who) == c->access->order->warp->cta;
 }
 
 static void race_with_write(struct emu_check *c, const struct emu_cell *cell)

@@ -1,6 +1,7 @@
 /* Operations of all 32 lanes of a warp that are here together, as loops over rows. */
 #include "alu.h"
 #include "collective.h"
+#include "hazard.h"
 
 /* The lanes that a shuffle takes from, and for which of them it has one; the others take their own.
  */
@@ -105,16 +106,16 @@ bool emu_collective_rows(struct emu_warp *warp, const struct emu_ins *ins, uint3
 {
 	const struct collective_form *form = ins->extra;
 
-	if (warp->order || mask != EMU_FULL || warp->split->stage ||
+	if ((warp->order && ins->flags & EMU_I_TAINT) || mask != EMU_FULL || warp->split->stage ||
 	    !all_members(emu_row32(warp, ins->ref[form->members])))
 		return false;
-	if (form->kind == WARP_SYNC)
-		return true;
 	if (form->kind == SHUFFLE)
 		shuffle_rows(warp, ins);
 	else if (form->kind == VOTE)
 		vote_rows(warp, ins);
-	else
-		return form->kind == REDUCE && reduce_rows(warp, ins);
+	else if (form->kind != WARP_SYNC && !(form->kind == REDUCE && reduce_rows(warp, ins)))
+		return false;
+	if (warp->order)
+		emu_order_warp(warp->order);
 	return true;
 }

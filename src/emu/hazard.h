@@ -198,6 +198,8 @@ void emu_order_landed(const struct emu_where *where, const struct emu_mbarrier *
 void emu_order_named_arrive(struct emu_order *order, int barrier);
 void emu_order_named_complete(struct emu_cta *cta, int barrier);
 void emu_order_named_wait(struct emu_order *order, int barrier);
+/* Every warp of the CTA is at a barrier that it waits for. */
+void emu_order_cta_met(struct emu_cta *cta);
 void emu_order_cluster_arrive(struct emu_order *order);
 void emu_order_cluster_complete(struct emu_cluster *cluster);
 void emu_order_cluster_wait(struct emu_order *order);
@@ -449,8 +451,7 @@ struct emu_cells {
 struct emu_mark {
 	uint32_t units; /* a bit each; 0: it is none */
 	uint32_t epoch, site;
-	uint32_t next;   /* of further ones: index, 0: none */
-	uint32_t spread; /* lane and site differ from unit to unit: index, 0: they do not */
+	uint32_t next; /* of further ones: index, 0: none */
 	uint16_t who;
 	uint8_t atomic; /* enum emu_scope */
 	int8_t lane;    /* -1 with EMU_ONE_LANE: EMU_ANY_LANE */
@@ -458,9 +459,14 @@ struct emu_mark {
 	bool write;
 };
 
-struct emu_spread {
-	uint32_t site[EMU_BLOCK_UNITS];
-	uint8_t lane[EMU_BLOCK_UNITS];
+/* Of units.h. */
+struct emu_notes {
+	struct emu_note *items;
+	uint32_t count, room;
+	uint32_t limit; /* notes from which on they are swept */
+	uint32_t sweeps;
+	uint8_t (*rows)[EMU_BLOCK_UNITS]; /* lanes by unit */
+	uint32_t row_count, row_room;
 };
 
 struct emu_block {
@@ -469,7 +475,8 @@ struct emu_block {
 	uint32_t more_units;         /* no others are theirs */
 	uint32_t more_count;
 	uint32_t valid; /* units that have been written */
-	uint32_t cells; /* what there is instead of marks: index, 0: nothing */
+	/* What there is instead of marks: an index, 0: it is not that. */
+	uint32_t units, cells;
 };
 
 struct emu_page {
@@ -496,7 +503,14 @@ enum emu_engine {
 struct emu_cta_hazards {
 	double engine_free[EMU_ENGINE_COUNT]; /* emulated time */
 	struct emu_block *blocks;             /* of shared memory */
-	uint8_t *swizzles;      /* of the tensor copy that wrote a cell: 1 + its map's */
+	uint8_t *swizzles; /* of the tensor copy that wrote a cell: 1 + its map's */
+	uint32_t met;      /* the last note (units.h) when all warps were at one barrier */
+	/* Reads of later.h, and whether there may be none: shared memory has been written by the
+	   CTA's warps since then, or ever by others; and bytes that have all been written. */
+	struct emu_later *later;
+	uint32_t later_count;
+	bool wrote, at_once;
+	uint32_t written;
 	struct emu_block *tmem; /* column / EMU_BLOCK_CELLS * EMU_TMEM_WINDOWS + window */
 	struct emu_barrier_order **barriers; /* by index */
 	uint32_t barrier_room;
@@ -514,9 +528,10 @@ struct emu_hazards {
 	uint32_t site_count, site_room;
 	uint32_t *site_table; /* 1 + index */
 	uint32_t site_buckets;
-	struct emu_pool marks, spreads, readers;
-	struct emu_pool cells, words; /* of struct emu_cells, emu_words */
-	struct emu_index pages;       /* of struct emu_page */
+	struct emu_pool marks, readers;
+	struct emu_pool units, cells, words; /* of struct emu_units, emu_cells, emu_words */
+	struct emu_notes notes;
+	struct emu_index pages; /* of struct emu_page */
 	struct emu_page *page_hit;
 	struct emu_operand_blocks *operands[EMU_OPERAND_KINDS]; /* that were looked at last */
 	struct emu_places *places;                              /* of shared memory */

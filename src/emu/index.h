@@ -6,14 +6,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct emu_chunk;
+
 /* Items begin with their number and stay where they are; empty places are NULL in `items`. */
 struct emu_index {
 	void **items;
 	uint32_t count, buckets;
+	struct emu_chunk *chunks; /* that the items lie in */
+	uint32_t left;            /* items that the last one has room for */
 };
 
-/* The item of the number, zeroed and numbered where it is new; NULL without memory. */
+/* The item of the number, zeroed and numbered where it is new; NULL without memory.  All items of
+   an index have one size. */
 void *emu_index_at(struct emu_index *index, uint64_t number, size_t size);
+/* NULL where there is none. */
+void *emu_index_find(const struct emu_index *index, uint64_t number);
 /* With all its items. */
 void emu_index_free(struct emu_index *index);
 

@@ -1,7 +1,7 @@
 /* Where the lanes of a memory instruction point: one check of all of them where that can be. */
 #include "alu.h"
-#include "hazard.h"
 #include "lanes.h"
+#include "later.h"
 
 struct window {
 	uint64_t base, size;
@@ -268,6 +268,9 @@ bool emu_resolve(struct emu_warp *warp, const struct emu_ins *ins, int i, uint32
 	if (!resolve(warp, ins, i, mask, size, kind, lanes))
 		return false;
 	if (!warp->order)
+		return true;
+	if (kind == EMU_READ && !ins->semantics && emu_is_shared(lanes->space) &&
+	    emu_later_read(warp->order, lanes->at, mask, size))
 		return true;
 	addresses(warp, &ins->operands[i], lanes->address);
 	if (kind != EMU_WRITE && !of_each_lane(ins))

@@ -12,6 +12,11 @@ struct emu_lanes {
 	bool same;                   /* all lanes point to one place, by no register */
 };
 
+static inline bool emu_is_shared(enum emu_space space)
+{
+	return space == EMU_SHARED || space == EMU_SHARED_CLUSTER;
+}
+
 /*
  * Resolves address operand i for the active lanes; `size` bytes each, aligned
  * to `size`.  False after a fault.

@@ -1,7 +1,7 @@
 /* ld, st and their kin: scalars and vectors, every width, every space. */
 #include "alu.h"
-#include "hazard.h"
 #include "lanes.h"
+#include "later.h"
 
 /* ---- values ------------------------------------------------------------------------ */
 
@@ -137,8 +137,11 @@ static void one_place(struct emu_lanes *lanes)
 }
 
 static void watch_load(struct emu_warp *warp, const struct emu_ins *ins, struct emu_lanes *lanes,
-		       uint32_t size)
+		       const uint8_t *run, uint32_t size)
 {
+	if (emu_is_shared(lanes->space) &&
+	    emu_later_run(warp->order, run, lanes->same ? 0 : size, size))
+		return;
 	if (!lanes->same) {
 		emu_watch_run(warp, ins, lanes->address[0], NULL, size, EMU_READ);
 		return;
@@ -157,7 +160,7 @@ enum emu_step emu_load(struct emu_warp *warp, const struct emu_ins *ins, uint32_
 	if (may_run(warp, ins, mask) &&
 	    (run = emu_resolve_run(warp, ins, 1, size * count, EMU_READ, &lanes))) {
 		if (warp->order)
-			watch_load(warp, ins, &lanes, size * count);
+			watch_load(warp, ins, &lanes, run, size * count);
 		(lanes.same ? emu_load_same : emu_load_run)(warp, ins, run);
 		emu_count_bytes(warp, lanes.space, bytes, false);
 		return EMU_NEXT;

@@ -1,4 +1,5 @@
 /* Clocks, and what fences, barriers and waits carry from one actor to another. */
+#include "later.h"
 #include "between.h"
 #include "timeline.h"
 
@@ -397,6 +398,12 @@ void emu_order_named_wait(struct emu_order *order, int barrier)
 	if (emu_timeline_on(order))
 		emu_timeline_wait(order, named(order->warp->cta, barrier)->done.time, NULL,
 				  "wait at a barrier of the CTA");
+}
+
+void emu_order_cta_met(struct emu_cta *cta)
+{
+	emu_hazards_of_cta(cta)->met = cta->cluster->hazards->notes.count;
+	emu_later_met(cta);
 }
 
 void emu_order_cluster_arrive(struct emu_order *order)

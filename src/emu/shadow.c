@@ -3,7 +3,7 @@
  * operations enter at issue with the epoch they will complete in, so that what
  * touches their memory meanwhile finds them.
  */
-#include "shadow.h"
+#include "later.h"
 
 #include <stdlib.h>
 
@@ -38,6 +38,8 @@ struct emu_check emu_check_begin(struct emu_access *access, enum emu_space space
 	c.reads = &clocks[space == EMU_REG ? EMU_CLOCK_TENSOR : EMU_CLOCK_GENERIC];
 	if (space == EMU_REG)
 		c.fenced = &clocks[EMU_CLOCK_FENCED];
+	if (access->kind == EMU_ACTOR_WARP && !access->map)
+		c.cta = (uint8_t)(access->order->warp->cta->rank + 1);
 	c.spot.space = space;
 	return c;
 }
@@ -77,16 +79,12 @@ static void look_at(struct emu_check *c, const struct lookers *l, uint64_t addre
 }
 
 /* Lane by lane, since lanes lie within blocks. */
-static void look(struct emu_check *c, const struct lookers *l, const struct part *part)
+static void look_at_lanes(struct emu_check *c, const struct lookers *l, const struct part *part)
 {
 	struct emu_access *a = c->access;
 	uint8_t lane = a->lane;
 	bool same = a->same;
 
-	if (!a->lane_bytes) {
-		look_at(c, l, part->address, part->first, part->size);
-		return;
-	}
 	for (uint32_t i = 0; i < part->size; i += a->lane_bytes) {
 		a->lane = (uint8_t)(lane + (part->behind + i) / a->lane_bytes);
 		a->same = a->same_lanes >> a->lane & 1;
@@ -94,6 +92,32 @@ static void look(struct emu_check *c, const struct lookers *l, const struct part
 	}
 	a->lane = lane;
 	a->same = same;
+}
+
+/* Lanes of cells that the cluster has for itself need not be told apart. */
+static void look_at_cells(struct emu_check *c, const struct lookers *l, const struct part *part)
+{
+	struct part cell = *part;
+
+	cell.size = EMU_CELL_BYTES;
+	for (uint32_t i = 0; i < part->size; i += EMU_CELL_BYTES) {
+		cell.address = part->address + i;
+		cell.first = part->first + i;
+		cell.behind = part->behind + i;
+		if (!emu_between_own(l->others, l->page, cell.address, 0, EMU_CELL_BYTES))
+			look_at_lanes(c, l, &cell);
+	}
+}
+
+static void look(struct emu_check *c, const struct lookers *l, const struct part *part)
+{
+	if (!c->access->lane_bytes)
+		look_at(c, l, part->address, part->first, part->size);
+	else if (l->cells || c->access->lane_bytes > EMU_CELL_BYTES ||
+		 (part->first | part->size) % EMU_CELL_BYTES)
+		look_at_lanes(c, l, part);
+	else
+		look_at_cells(c, l, part);
 }
 
 static inline bool touch_units(struct emu_check *c, struct emu_block *block,
@@ -121,6 +145,8 @@ static void touch_cells(struct emu_check *c, struct emu_block *block, const stru
 			look(c, l, part);
 		return;
 	}
+	if (c->spot.cta)
+		emu_later_cells((struct emu_cta *)(uintptr_t)c->spot.cta);
 	l->cells = emu_block_cells(c, block);
 	if (!l->cells)
 		return;
@@ -160,6 +186,8 @@ void emu_access_shared(struct emu_access *access, struct emu_cta *cta, uint32_t 
 	c.spot.cta = cta;
 	if (access->lane_bytes)
 		c.shift = (uint8_t)__builtin_ctz(access->lane_bytes);
+	if (access->write)
+		emu_later_write(cta, access);
 	if (access->write)
 		memset(h->swizzles + offset / EMU_CELL_BYTES, access->swizzle,
 		       (end - 1) / EMU_CELL_BYTES - offset / EMU_CELL_BYTES + 1);
@@ -251,6 +279,7 @@ static struct emu_block *shared_block(const struct emu_access *access, uint32_t 
 		return NULL;
 	h = emu_hazards_of_cta(owner);
 	if (access->write) {
+		emu_later_write(owner, access);
 		uint32_t first = (uint32_t)__builtin_ctz(units) / units_in_cell;
 		uint32_t last = (31 - (uint32_t)__builtin_clz(units)) / units_in_cell;
 

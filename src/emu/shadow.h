@@ -13,7 +13,8 @@
 enum {
 	EMU_ONE_LANE = 7, /* `shift` of what one lane, or no lane, touches */
 	EMU_WHOLE_CELL = 0xffff,
-	EMU_WHOLE_WORD = 0xf
+	EMU_WHOLE_WORD = 0xf,
+	EMU_MOST_MARKS = 10 /* of a block */
 };
 
 struct emu_check {
@@ -22,10 +23,14 @@ struct emu_check {
 	const struct emu_clock *writes, *reads; /* that earlier ones must be covered by */
 	const struct emu_clock *fenced;         /* tensor memory: the same by the letter */
 	struct emu_spot spot;
+	uint8_t cta; /* 1 + the rank of the warp's; 0 where it is no access by a warp itself */
 	int8_t lane; /* of the block that is touched: see struct emu_mark */
 	uint8_t shift;
 	const uint8_t *lanes; /* by unit, where that does not tell; NULL: it does */
 	bool many;            /* several lanes to a unit, of which `lanes` has the last */
+	/* Notes of units.h, as of a sweep: the access's own, 0: it has none yet, and one of reads
+	   that have all happened before it. */
+	uint32_t note, alone, sweeps;
 };
 
 struct emu_check emu_check_begin(struct emu_access *access, enum emu_space space);
@@ -43,8 +48,37 @@ static inline void emu_access_ordered(struct emu_access *access, uint16_t who, u
 	access->ordered_epoch = epoch;
 }
 
-/* Atomic accesses whose scopes hold both sides do not race. */
-bool emu_both_atomic(const struct emu_check *check, uint8_t scope, uint16_t who);
+/* Both are atomic, of scopes that hold both sides: they do not race. */
+bool emu_same_cta(const struct emu_check *check, uint16_t who);
+static inline bool emu_both_atomic(const struct emu_check *check, uint8_t scope, uint16_t who)
+{
+	const struct emu_access *a = check->access;
+
+	if (!scope || !a->atomic)
+		return false;
+	return (scope > EMU_SCOPE_CTA && a->scope > EMU_SCOPE_CTA) || emu_same_cta(check, who);
+}
+
+enum emu_ordering {
+	EMU_UNORDERED,
+	EMU_ORDERED,
+	EMU_LANES_TELL /* both are of one warp, whose lanes have not met between them */
+};
+
+/* What the order says of an earlier access: a write, or a read. */
+enum emu_ordering emu_ordering_of(const struct emu_check *check, struct emu_moment earlier,
+				  uint8_t scope, bool write);
+
+/* The lane of a unit; of several, the last. */
+static inline uint8_t emu_lane_of(int8_t lane, uint8_t shift, uint32_t unit)
+{
+	return (uint8_t)(lane + (int)((4 * unit + 3) >> shift));
+}
+
+static inline uint8_t emu_own_lane(const struct emu_check *check, uint32_t unit)
+{
+	return check->lanes ? check->lanes[unit] : emu_lane_of(check->lane, check->shift, unit);
+}
 
 /* An access of global memory that is made in parts. */
 struct emu_global_access {
@@ -84,6 +118,9 @@ struct emu_cell *emu_cell_split(struct emu_hazards *hazards, struct emu_cell *ce
 /* What the mark says of a cell or a word; later marks come later. */
 void emu_cell_put(struct emu_hazards *hazards, struct emu_cell *cell, const struct emu_mark *mark,
 		  uint8_t lane, uint8_t bytes);
+/* The same of a word of a block, whose last byte was the lane's. */
+void emu_cell_put_word(const struct emu_check *check, struct emu_cell *word,
+		       const struct emu_mark *mark, uint8_t lane);
 /* With its words and readers. */
 void emu_cell_free(struct emu_hazards *hazards, struct emu_cell *cell);
 
@@ -95,9 +132,8 @@ bool emu_block_touch(struct emu_check *check, struct emu_block *block, uint32_t 
 static inline bool emu_block_touch_again(const struct emu_access *a, struct emu_block *b,
 					 uint32_t units)
 {
-	if (!a->write || !a->in_order || a->kind == EMU_ACTOR_WARP || b->cells || b->more ||
-	    b->read.units || b->write.who != a->moment.who || b->write.units != units ||
-	    b->write.spread)
+	if (!a->write || !a->in_order || a->kind == EMU_ACTOR_WARP || b->cells || b->units ||
+	    b->more || b->read.units || b->write.who != a->moment.who || b->write.units != units)
 		return false;
 	b->write.epoch = a->moment.epoch;
 	b->write.site = a->site;
@@ -106,8 +142,12 @@ static inline bool emu_block_touch_again(const struct emu_access *a, struct emu_
 
 /* Its eight cells, for the access to look at; NULL without memory. */
 struct emu_cell *emu_block_cells(const struct emu_check *check, struct emu_block *block);
-/* All of it has been written: no cells any more. */
+/* All of it has been written: a mark again. */
 void emu_block_written(struct emu_check *check, struct emu_block *block);
+/* Its marks, the last of each kind first: their number. */
+uint32_t emu_block_marks(const struct emu_hazards *hazards, const struct emu_block *block,
+			 const struct emu_mark *marks[EMU_MOST_MARKS]);
+void emu_block_free_marks(struct emu_hazards *hazards, struct emu_block *block);
 /* Nobody has touched it. */
 void emu_block_clear(struct emu_hazards *hazards, struct emu_block *block);
 /* Units of which a byte has been written or read. */

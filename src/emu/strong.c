@@ -136,10 +136,29 @@ static void write_at(struct emu_order *order, struct place *place, unsigned sema
 	}
 }
 
+/* Whether a write leaves anything for who reads it. */
+static bool releases(const struct emu_order *order, unsigned semantics, enum emu_scope scope)
+{
+	if ((semantics & EMU_RELEASE) == EMU_RELEASE)
+		return true;
+	for (int s = EMU_SCOPE_CTA; s <= (int)scope; s++)
+		if (order->fenced[s].clock[EMU_CLOCK_GENERIC].count)
+			return true;
+	return false;
+}
+
+bool emu_strong_idle(const struct emu_order *order, const struct emu_places *places,
+		     unsigned semantics, enum emu_scope scope, enum emu_access_kind kind)
+{
+	return !places->index.count && (kind == EMU_READ || !releases(order, semantics, scope));
+}
+
 void emu_strong_access(struct emu_order *order, struct emu_places *places, uint64_t address,
 		       unsigned semantics, enum emu_scope scope, enum emu_access_kind kind)
 {
-	struct place *place = emu_index_at(&places->index, address, sizeof *place);
+	struct place *place = kind != EMU_READ && releases(order, semantics, scope)
+				      ? emu_index_at(&places->index, address, sizeof *place)
+				      : emu_index_find(&places->index, address);
 
 	if (!place)
 		return;

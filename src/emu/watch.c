@@ -1,21 +1,35 @@
 /* Accesses that instructions make: whose they are, and where. */
+#include "wide.h"
+
 #include "between.h"
 #include "shadow.h"
+#include "units.h"
 
 /* ---- whose an access is ------------------------------------------------------------- */
+
+static void begin(struct emu_access *access, struct emu_order *order, int lane,
+		  enum emu_access_kind kind, bool atomic)
+{
+	memset(access, 0, sizeof *access);
+	access->order = order;
+	access->moment.who = order->self;
+	access->moment.epoch = emu_clock_at(&order->now.clock[EMU_CLOCK_GENERIC], order->self);
+	access->kind = EMU_ACTOR_WARP;
+	access->lane = lane < 0 ? EMU_ANY_LANE : (uint8_t)lane;
+	access->write = kind != EMU_READ;
+	access->defined = kind != EMU_WRITE;
+	access->atomic = atomic;
+	access->in_order = true;
+	access->site = emu_site_of(order);
+}
 
 struct emu_access emu_access_by_warp(struct emu_order *order, int lane, enum emu_access_kind kind,
 				     bool atomic)
 {
-	return (struct emu_access){.order = order,
-				   .moment = emu_moment_of(order, EMU_ACTOR_WARP, 0),
-				   .kind = EMU_ACTOR_WARP,
-				   .lane = lane < 0 ? EMU_ANY_LANE : (uint8_t)lane,
-				   .write = kind != EMU_READ,
-				   .defined = kind != EMU_WRITE,
-				   .atomic = atomic,
-				   .in_order = true,
-				   .site = emu_site_of(order)};
+	struct emu_access access;
+
+	begin(&access, order, lane, kind, atomic);
+	return access;
 }
 
 /* Copies that an mbarrier counts, and bulk copies, have no order among themselves. */
@@ -102,33 +116,55 @@ static uint64_t shared_place(const struct emu_cta *owner, uint32_t offset)
 	return (uint64_t)owner->rank << EMU_SHARED_RANK | (EMU_SHARED_BASE + offset);
 }
 
-static void one(struct emu_access *access, enum emu_space space, uint64_t address, uint32_t size,
-		unsigned semantics, enum emu_access_kind kind)
+/* A strong access: what its place hands on. */
+static void synchronise(const struct emu_access *access, enum emu_space space, uint64_t address,
+			unsigned semantics, enum emu_access_kind kind)
 {
 	struct emu_order *order = access->order;
-	struct emu_cta *owner;
-	uint32_t offset;
+	struct emu_places *places = order->hazards->places;
+	const struct emu_cta *owner;
 
 	if (space == EMU_GENERIC)
 		space = emu_generic_space(&address);
 	if (space == EMU_GLOBAL) {
-		if (semantics)
-			emu_strong_access(order, global_places(order), address, semantics,
-					  (enum emu_scope)access->scope, kind);
-		emu_access_global(access, address, size);
+		places = global_places(order);
+	} else if (space == EMU_SHARED || space == EMU_SHARED_CLUSTER) {
+		owner = emu_shared_owner(order->warp->cta, (uint32_t)address);
+		if (!owner)
+			return;
+		address = EMU_WINDOW_SHARED |
+			  shared_place(owner,
+				       ((uint32_t)address & EMU_SHARED_MASK) - EMU_SHARED_BASE);
+	} else {
 		return;
 	}
+	emu_strong_access(order, places, address, semantics, (enum emu_scope)access->scope, kind);
+}
+
+/* Strong accesses of which none synchronises, wherever they are. */
+static bool idle(const struct emu_access *access, unsigned semantics, enum emu_access_kind kind)
+{
+	const struct emu_order *order = access->order;
+	enum emu_scope scope = (enum emu_scope)access->scope;
+
+	return emu_strong_idle(order, order->hazards->places, semantics, scope, kind) &&
+	       emu_strong_idle(order, global_places(order), semantics, scope, kind);
+}
+
+static void one(struct emu_access *access, enum emu_space space, uint64_t address, uint32_t size)
+{
+	struct emu_cta *owner;
+
+	if (space == EMU_GENERIC)
+		space = emu_generic_space(&address);
+	if (space == EMU_GLOBAL)
+		emu_access_global(access, address, size);
 	if (space != EMU_SHARED && space != EMU_SHARED_CLUSTER)
 		return;
-	owner = emu_shared_owner(order->warp->cta, (uint32_t)address);
-	offset = ((uint32_t)address & EMU_SHARED_MASK) - EMU_SHARED_BASE;
-	if (!owner)
-		return;
-	if (semantics)
-		emu_strong_access(order, order->hazards->places,
-				  EMU_WINDOW_SHARED | shared_place(owner, offset), semantics,
-				  (enum emu_scope)access->scope, kind);
-	emu_access_shared(access, owner, offset, size);
+	owner = emu_shared_owner(access->order->warp->cta, (uint32_t)address);
+	if (owner)
+		emu_access_shared(access, owner,
+				  ((uint32_t)address & EMU_SHARED_MASK) - EMU_SHARED_BASE, size);
 }
 
 /* Lanes from `first` on whose bytes follow each other. */
@@ -143,12 +179,11 @@ static uint32_t lanes_in_row(const uint64_t *address, uint32_t mask, uint32_t fi
 }
 
 static void watch_lane(struct emu_access *access, const struct emu_ins *ins,
-		       const uint64_t *address, uint32_t lane, uint32_t size,
-		       enum emu_access_kind kind)
+		       const uint64_t *address, uint32_t lane, uint32_t size)
 {
 	access->lane = (uint8_t)lane;
 	access->same = access->same_lanes >> lane & 1;
-	one(access, (enum emu_space)ins->space, address[lane], size, ins->semantics, kind);
+	one(access, (enum emu_space)ins->space, address[lane], size);
 }
 
 /* Lanes that follow each other in one block, in no order. */
@@ -173,12 +208,38 @@ static inline void add_lane(struct lanes_of_block *b, uint64_t address, uint32_t
 		b->lane[first + i] = (uint8_t)lane;
 }
 
+static bool in_one_block(const uint64_t *address)
+{
+	uint64_t differs = 0;
+
+	for (int l = 1; l < EMU_LANES; l++)
+		differs |= address[l] ^ address[0];
+	return differs < EMU_BLOCK_BYTES;
+}
+
+/* All lanes, of which each has a word of the block. */
+static void collect_words(struct lanes_of_block *b, const uint64_t *address)
+{
+	b->lanes = EMU_FULL;
+	for (uint32_t l = 0; l < EMU_LANES; l++) {
+		uint32_t unit = address[l] % EMU_BLOCK_BYTES / 4;
+
+		b->units |= 1u << unit;
+		b->lane[unit] = (uint8_t)l;
+	}
+	b->many = b->units != UINT32_MAX;
+}
+
 static inline void collect(struct lanes_of_block *b, const uint64_t *address, uint32_t mask,
 			   uint32_t size)
 {
 	b->block = address[emu_lowest(mask)] / EMU_BLOCK_BYTES;
 	b->lanes = b->units = 0;
 	b->many = false;
+	if (size == 4 && mask == EMU_FULL && in_one_block(address)) {
+		collect_words(b, address);
+		return;
+	}
 	EMU_FOR_LANES(lane, mask)
 	{
 		if (address[lane] / EMU_BLOCK_BYTES != b->block)
@@ -211,13 +272,22 @@ static enum emu_space space_of(const struct emu_ins *ins, uint64_t address)
 	return space;
 }
 
+/* Whether the first two lanes point to two blocks. */
+static inline bool apart(const uint64_t *address, uint32_t mask)
+{
+	uint64_t first = address[emu_lowest(mask)], second = address[emu_lowest(mask & (mask - 1))];
+
+	return first / EMU_BLOCK_BYTES != second / EMU_BLOCK_BYTES;
+}
+
 static void watch_spread(struct emu_access *access, const struct emu_ins *ins,
-			 const uint64_t *address, uint32_t mask, uint32_t size,
-			 enum emu_access_kind kind)
+			 const uint64_t *address, uint32_t mask, uint32_t size)
 {
 	struct emu_check check = emu_check_begin(access, space_of(ins, address[emu_lowest(mask)]));
 	bool defined = access->defined;
 
+	if (size == 4 && check.spot.space != EMU_GLOBAL && apart(address, mask))
+		mask = emu_access_words(&check, address, mask, ins->space == EMU_GENERIC);
 	while (mask) {
 		struct lanes_of_block b;
 
@@ -232,55 +302,59 @@ static void watch_spread(struct emu_access *access, const struct emu_ins *ins,
 		access->defined = defined;
 		EMU_FOR_LANES(lane, b.lanes)
 		{
-			watch_lane(access, ins, address, lane, size, kind);
+			watch_lane(access, ins, address, lane, size);
 		}
 	}
 }
 
-static struct emu_access access_of(struct emu_warp *warp, const struct emu_ins *ins,
-				   const struct emu_stored *stored, enum emu_access_kind kind)
+static void begin_lanes(struct emu_access *access, struct emu_warp *warp, const struct emu_ins *ins,
+			const struct emu_stored *stored, enum emu_access_kind kind)
 {
-	struct emu_access access =
-		emu_access_by_warp(warp->order, 0, kind, ins->semantics != EMU_WEAK);
-
-	access.scope = ins->scope ? ins->scope : EMU_SCOPE_GPU;
-	access.stored = stored;
-	return access;
+	begin(access, warp->order, 0, kind, ins->semantics != EMU_WEAK);
+	access->scope = ins->scope ? ins->scope : EMU_SCOPE_GPU;
+	access->stored = stored;
 }
 
 void emu_watch_run(struct emu_warp *warp, const struct emu_ins *ins, uint64_t address,
 		   const struct emu_stored *stored, uint32_t size, enum emu_access_kind kind)
 {
-	struct emu_access access = access_of(warp, ins, stored, kind);
+	struct emu_access access;
 
+	begin_lanes(&access, warp, ins, stored, kind);
 	access.lane_bytes = (uint8_t)size;
-	one(&access, (enum emu_space)ins->space, address, EMU_LANES * size, EMU_WEAK, kind);
+	one(&access, (enum emu_space)ins->space, address, EMU_LANES * size);
 }
 
 void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uint64_t *address,
 		     uint32_t mask, const struct emu_stored *stored, uint32_t size,
 		     enum emu_access_kind kind)
 {
-	struct emu_access access = access_of(warp, ins, stored, kind);
+	struct emu_access access;
 	uint32_t first = (uint32_t)emu_lowest(mask), count, lanes;
 
-	count = lanes_in_row(address, mask, first, size);
-	lanes = (count < EMU_LANES ? (1u << count) - 1 : EMU_FULL) << first;
-	/* Each strong access synchronises at its own place. */
-	if (ins->semantics || (lanes != mask && size < 4)) {
+	begin_lanes(&access, warp, ins, stored, kind);
+	if (ins->semantics && !idle(&access, ins->semantics, kind))
 		EMU_FOR_LANES(lane, mask)
 		{
-			watch_lane(&access, ins, address, lane, size, kind);
+			synchronise(&access, (enum emu_space)ins->space, address[lane],
+				    ins->semantics, kind);
+		}
+	count = lanes_in_row(address, mask, first, size);
+	lanes = (count < EMU_LANES ? (1u << count) - 1 : EMU_FULL) << first;
+	if (lanes != mask && size < 4) {
+		EMU_FOR_LANES(lane, mask)
+		{
+			watch_lane(&access, ins, address, lane, size);
 		}
 		return;
 	}
 	if (lanes != mask) {
-		watch_spread(&access, ins, address, mask, size, kind);
+		watch_spread(&access, ins, address, mask, size);
 		return;
 	}
 	access.lane = (uint8_t)first;
 	access.lane_bytes = count > 1 ? (uint8_t)size : 0;
-	one(&access, (enum emu_space)ins->space, address[first], count * size, EMU_WEAK, kind);
+	one(&access, (enum emu_space)ins->space, address[first], count * size);
 }
 
 void emu_watch_one(struct emu_warp *warp, int lane, enum emu_space space, uint64_t address,
@@ -292,7 +366,7 @@ void emu_watch_one(struct emu_warp *warp, int lane, enum emu_space space, uint64
 		address = (uint32_t)address;
 	if (kind != EMU_READ && warp->grid->between)
 		emu_watch_before_write(warp, space, &address, 1, size);
-	one(&access, space, address, size, EMU_WEAK, kind);
+	one(&access, space, address, size);
 }
 
 void emu_watch_map(struct emu_warp *warp, int lane, uint64_t address)

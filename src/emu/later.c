@@ -1,0 +1,189 @@
+#include "wide.h"
+
+#include "later.h"
+
+#include <stdlib.h>
+
+enum {
+	most_later = 1024
+};
+
+struct emu_later {
+	struct emu_order *order;
+	uint32_t epoch, site, mask, size;
+	uint16_t word[EMU_LANES]; /* of shared memory */
+};
+
+void emu_later_free(struct emu_cta_hazards *h)
+{
+	free(h->later);
+}
+
+void emu_later_met(struct emu_cta *cta)
+{
+	struct emu_cta_hazards *h = emu_hazards_of_cta(cta);
+
+	h->later_count = 0;
+	h->wrote = false;
+}
+
+/* ---- what has been written ------------------------------------------------------------------ */
+
+/* Bytes of shared memory from its beginning on without a word that has not been. */
+static uint32_t written(struct emu_cta_hazards *h, const struct emu_cta *cta)
+{
+	while (h->written + EMU_BLOCK_BYTES <= cta->shared_bytes &&
+	       h->blocks[h->written / EMU_BLOCK_BYTES].valid == UINT32_MAX)
+		h->written += EMU_BLOCK_BYTES;
+	return h->written;
+}
+
+static bool lane_defined(const struct emu_cta_hazards *h, uint32_t offset, uint32_t size)
+{
+	uint32_t units = ((1u << size / 4) - 1) << offset % EMU_BLOCK_BYTES / 4;
+
+	return !(units & ~h->blocks[offset / EMU_BLOCK_BYTES].valid);
+}
+
+static bool defined(struct emu_cta_hazards *h, const struct emu_cta *cta, const uint32_t *offset,
+		    uint32_t mask, uint64_t end, uint32_t size)
+{
+	if (end <= h->written || end <= written(h, cta))
+		return true;
+	EMU_FOR_LANES(l, mask)
+	{
+		if (!lane_defined(h, offset[l], size))
+			return false;
+	}
+	return true;
+}
+
+/* ---- reads that wait ---------------------------------------------------------------------------
+ */
+
+/* Whose order and place in the text are noted; NULL where there is no room. */
+static struct emu_later *add(struct emu_order *order, uint32_t mask, uint32_t size)
+{
+	struct emu_cta *cta = order->warp->cta;
+	struct emu_cta_hazards *h = emu_hazards_of_cta(cta);
+	struct emu_later *later;
+
+	if (!h->later)
+		h->later = malloc(most_later * sizeof *h->later);
+	if (!h->later)
+		return NULL;
+	if (h->later_count == most_later)
+		emu_later_note(cta);
+	later = &h->later[h->later_count++];
+	later->order = order;
+	later->epoch = emu_clock_at(&order->now.clock[EMU_CLOCK_GENERIC], order->self);
+	later->site = emu_site_of(order);
+	later->mask = mask;
+	later->size = size;
+	return later;
+}
+
+static inline bool must_note(const struct emu_cta_hazards *h, uint32_t size)
+{
+	return h->wrote || h->at_once || size < 4;
+}
+
+/* Offsets of all lanes, of which the highest is returned; more than any where one is outside. */
+#define OFFSETS(name, attribute)                                                                   \
+	attribute static uint64_t name(const uint64_t *at, uint64_t base, uint32_t *offset)        \
+	{                                                                                          \
+		uint64_t bits = 0;                                                                 \
+		uint32_t last = 0;                                                                 \
+                                                                                                   \
+		for (int l = 0; l < EMU_LANES; l++) {                                              \
+			bits |= at[l] - base;                                                      \
+			offset[l] = (uint32_t)(at[l] - base);                                      \
+		}                                                                                  \
+		for (int l = 0; l < EMU_LANES; l++)                                                \
+			last = offset[l] > last ? offset[l] : last;                                \
+		return bits >> 32 ? UINT64_MAX : last;                                             \
+	}
+
+OFFSETS(offsets, )
+#if EMU_HAVE_WIDE
+OFFSETS(offsets_wide, EMU_WIDE)
+#else
+#define offsets_wide offsets
+#endif
+
+bool emu_later_read(struct emu_order *order, uint8_t *const *at, uint32_t mask, uint32_t size)
+{
+	const struct emu_cta *cta = order->warp->cta;
+	struct emu_cta_hazards *h = emu_hazards_of_cta(cta);
+	uint32_t offset[EMU_LANES];
+	struct emu_later *later;
+	uint64_t last;
+
+	if (must_note(h, size))
+		return false;
+	last = (emu_host_is_wide() ? offsets_wide : offsets)((const uint64_t *)(const void *)at,
+							     (uintptr_t)cta->shared, offset);
+	if (last >= cta->shared_bytes || !defined(h, cta, offset, mask, last + size, size))
+		return false;
+	later = add(order, mask, size);
+	for (int l = 0; later && l < EMU_LANES; l++)
+		later->word[l] = (uint16_t)(offset[l] / 4);
+	return later;
+}
+
+bool emu_later_run(struct emu_order *order, const uint8_t *at, uint32_t step, uint32_t size)
+{
+	const struct emu_cta *cta = order->warp->cta;
+	struct emu_cta_hazards *h = emu_hazards_of_cta(cta);
+	uint64_t offset = (uintptr_t)at - (uintptr_t)cta->shared;
+	uint64_t end = offset + (EMU_LANES - 1) * step + size;
+	struct emu_later *later;
+
+	if (must_note(h, size) || offset >= cta->shared_bytes ||
+	    (end > h->written && end > written(h, cta)))
+		return false;
+	later = add(order, EMU_FULL, size);
+	for (uint32_t l = 0; later && l < EMU_LANES; l++)
+		later->word[l] = (uint16_t)((offset + l * step) / 4);
+	return later;
+}
+
+/* ---- and are noted
+ * ------------------------------------------------------------------------------- */
+
+/* Nothing but what the warp itself has read is forgotten for this read: what the warp has learnt
+   since then came behind it. */
+static void note(struct emu_cta *cta, const struct emu_later *later)
+{
+	static const struct emu_clock nothing;
+	struct emu_access access = {.order = later->order,
+				    .moment = {later->order->self, later->epoch},
+				    .kind = EMU_ACTOR_WARP,
+				    .in_order = true,
+				    .site = later->site};
+	struct emu_check check = emu_check_begin(&access, EMU_SHARED);
+	struct emu_cta_hazards *h = emu_hazards_of_cta(cta);
+
+	check.reads = &nothing;
+	check.spot.cta = cta;
+	EMU_FOR_LANES(l, later->mask)
+	{
+		uint32_t offset = 4u * later->word[l];
+		uint32_t units = ((1u << later->size / 4) - 1) << offset % EMU_BLOCK_BYTES / 4;
+
+		access.lane = (uint8_t)l;
+		check.lane = (int8_t)l;
+		if (!emu_block_touch(&check, &h->blocks[offset / EMU_BLOCK_BYTES], units))
+			emu_access_shared(&access, cta, offset, later->size);
+	}
+}
+
+void emu_later_note(struct emu_cta *cta)
+{
+	struct emu_cta_hazards *h = emu_hazards_of_cta(cta);
+	uint32_t count = h->later_count;
+
+	h->later_count = 0;
+	for (uint32_t i = 0; i < count; i++)
+		note(cta, &h->later[i]);
+}
