@@ -1,5 +1,5 @@
 -- Kernels made at random, of loads and stores of words, and of barriers for some warps or for all: which of their
--- accesses race is worked out here pair by pair, without clocks.  TCMMA_SEED makes others.
+-- accesses race is worked out here pair by pair, without clocks.  HAZARD_SEED makes others.
 local tc = require "tcmma"
 
 local WARPS, WORDS = 4, 256
@@ -134,7 +134,7 @@ local function races(steps)
 end
 
 describe("random kernels", function()
-  local state = tonumber(os.getenv "TCMMA_SEED") or 1
+  local state = tonumber(os.getenv "HAZARD_SEED") or 1
   local function random(from, to)
     if not to then from, to = 1, from end
     state = (state * 6364136223846793005 + 1442695040888963407)

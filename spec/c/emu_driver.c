@@ -225,8 +225,8 @@ static void report(const struct run *run, const struct emu_report *result)
 
 		printf("%s %s: PTX line %u", h->severity == EMU_ERROR ? "ERROR" : "LINT", h->rule,
 		       h->ptx_line);
-		if (h->file)
-			printf(" (%s:%u)", h->file, h->line);
+		if (h->at.file)
+			printf(" (%s:%u)", h->at.file, h->at.line);
 		printf(", CTA (%u,%u,%u) warp %d: %s\n", h->cta[0], h->cta[1], h->cta[2], h->warp,
 		       h->message);
 	}

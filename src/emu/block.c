@@ -11,6 +11,7 @@
 enum {
 	units_in_cell = 4,
 	most_more = EMU_MOST_MARKS - 2, /* besides the last write and the last read */
+	most_of_one_lane = 1,           /* a sign that more lanes will come one by one */
 	unit_bytes = 4
 };
 
@@ -158,16 +159,6 @@ static void take_over_more(const struct emu_check *c, struct emu_block *b, uint3
 
 /* ---- marks that come ------------------------------------------------------------------------ */
 
-/* One mark for all that an actor has touched in an epoch; columns have no units to differ. */
-static inline bool joins(const struct emu_check *c, const struct emu_mark *m)
-{
-	const struct emu_access *a = c->access;
-
-	return m->units && m->who == a->moment.who && m->epoch == a->moment.epoch &&
-	       m->write == a->write && m->atomic == emu_atomic_scope(a) && m->shift >= 2 &&
-	       c->shift >= 2 && (!c->fenced || (m->site == a->site && m->lane == c->lane));
-}
-
 static void set(const struct emu_check *c, struct emu_mark *m, uint32_t units)
 {
 	const struct emu_access *a = c->access;
@@ -183,18 +174,6 @@ static void set(const struct emu_check *c, struct emu_mark *m, uint32_t units)
 			       .write = a->write};
 }
 
-/* False where lanes or sites differ from unit to unit. */
-static bool join(const struct emu_check *c, struct emu_mark *m, uint32_t units)
-{
-	if (m->site == c->access->site && m->lane == c->lane && m->shift == c->shift)
-		m->units |= units;
-	else if (m->units & ~units)
-		return false;
-	else
-		set(c, m, units);
-	return true;
-}
-
 static bool push(struct emu_hazards *h, struct emu_block *b, const struct emu_mark *mark)
 {
 	uint32_t index = emu_pool_take(&h->marks);
@@ -207,6 +186,16 @@ static bool push(struct emu_hazards *h, struct emu_block *b, const struct emu_ma
 	b->more_units |= mark->units;
 	b->more_count++;
 	return true;
+}
+
+/* One mark for all that an instruction has touched in an epoch, but for lanes that share words. */
+static inline bool joins(const struct emu_check *c, const struct emu_mark *m)
+{
+	const struct emu_access *a = c->access;
+
+	return m->units && m->who == a->moment.who && m->epoch == a->moment.epoch &&
+	       m->write == a->write && m->atomic == emu_atomic_scope(a) && m->site == a->site &&
+	       m->lane == c->lane && m->shift == c->shift && m->shift >= 2;
 }
 
 /* That of a warp may have others behind it since. */
@@ -227,24 +216,32 @@ static bool note(const struct emu_check *c, struct emu_block *b, uint32_t units)
 {
 	struct emu_mark *last = c->access->write ? &b->write : &b->read;
 	struct emu_mark *own = mark_to_join(c, b);
+	bool one_lane = c->shift == EMU_ONE_LANE && c->access->kind == EMU_ACTOR_WARP;
+	uint32_t most = one_lane ? most_of_one_lane : most_more;
 
-	if (own && own != last)
-		b->more_units |= units;
-	if (own)
-		return join(c, own, units);
-	if (last->units && (b->more_count >= most_more || !push(c->hazards, b, last)))
+	if (own) {
+		own->units |= units;
+		b->more_units |= own == last ? 0 : units;
+		return true;
+	}
+	if (last->units && (b->more_count >= most || !push(c->hazards, b, last)))
 		return false;
 	set(c, last, units);
 	return true;
 }
 
+/* Units that have been read since they were written will be once more. */
 static bool touch_units(struct emu_check *c, struct emu_block *b, uint32_t units)
 {
 	const struct emu_access *a = c->access;
+	bool whole = a->write && units == UINT32_MAX && !c->lanes, again;
 
-	if ((!b->units && !emu_units_begin(c->hazards, b, c->cta)) || !emu_units_touch(c, b, units))
+	if (!b->units && !emu_units_begin(c->hazards, b, c->cta))
 		return false;
-	if (a->write && units == UINT32_MAX && !c->lanes)
+	again = whole && a->kind == EMU_ACTOR_WARP && emu_units_read(c->hazards, b);
+	if (!emu_units_touch(c, b, units))
+		return false;
+	if (whole && !again)
 		emu_block_written(c, b);
 	else if (a->write)
 		b->valid |= units;

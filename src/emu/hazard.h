@@ -222,14 +222,15 @@ struct emu_access {
 	uint32_t same_lanes; /* those of which `same` is true, where there are many */
 	const struct emu_stored *stored; /* that tells them; NULL: they are known */
 	bool write;
-	bool atomic;           /* does not race with its like */
-	bool defined;          /* it reads: bytes that nobody has written are reported */
-	bool in_order;         /* with the actor's own earlier accesses */
-	bool proxy;            /* async: earlier writes must be visible to that proxy */
-	bool same;             /* it writes what is there already */
-	bool map;              /* by the proxy of tensor maps */
-	uint8_t swizzle;       /* of a tensor copy: 1 + that of its map; 0: of anything else */
-	uint8_t scope;         /* of an atomic one, enum emu_scope */
+	bool atomic;     /* does not race with its like */
+	bool defined;    /* it reads: bytes that nobody has written are reported */
+	bool in_order;   /* with the actor's own earlier accesses */
+	bool proxy;      /* async: earlier writes must be visible to that proxy */
+	bool same;       /* it writes what is there already */
+	bool map;        /* by the proxy of tensor maps */
+	bool late;       /* a read that later ones may stand before: none is forgotten for it */
+	uint8_t swizzle; /* of a tensor copy: 1 + that of its map; 0: of anything else */
+	uint8_t scope;   /* of an atomic one, enum emu_scope */
 	bool reported, linted; /* one error and one lint for an instruction */
 	uint32_t site;
 	/* An actor other than its own whose writes up to the epoch are in order with it. */
@@ -434,6 +435,7 @@ enum {
 	EMU_PAGE_BLOCKS = 8,
 	EMU_PAGE_CELLS = EMU_PAGE_BLOCKS * EMU_BLOCK_CELLS,
 	EMU_PAGE_BYTES = EMU_PAGE_BLOCKS * EMU_BLOCK_BYTES,
+	EMU_PAGE_HITS = 256,
 	EMU_OPERAND_KINDS = 16,
 	EMU_TMEM_WINDOW = 16,
 	EMU_TMEM_WINDOWS = EMU_TMEM_LANES / EMU_TMEM_WINDOW
@@ -531,8 +533,8 @@ struct emu_hazards {
 	struct emu_pool marks, readers;
 	struct emu_pool units, cells, words; /* of struct emu_units, emu_cells, emu_words */
 	struct emu_notes notes;
-	struct emu_index pages; /* of struct emu_page */
-	struct emu_page *page_hit;
+	struct emu_index pages;                                 /* of struct emu_page */
+	struct emu_page *page_hits[EMU_PAGE_HITS];              /* by number */
 	struct emu_operand_blocks *operands[EMU_OPERAND_KINDS]; /* that were looked at last */
 	struct emu_places *places;                              /* of shared memory */
 	struct emu_sync barrier;                                /* of the cluster */

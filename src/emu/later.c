@@ -11,7 +11,7 @@ enum {
 struct emu_later {
 	struct emu_order *order;
 	uint32_t epoch, site, mask, size;
-	uint16_t word[EMU_LANES]; /* of shared memory */
+	uint32_t offset[EMU_LANES]; /* in shared memory */
 };
 
 void emu_later_free(struct emu_cta_hazards *h)
@@ -38,11 +38,10 @@ static uint32_t written(struct emu_cta_hazards *h, const struct emu_cta *cta)
 	return h->written;
 }
 
-static bool lane_defined(const struct emu_cta_hazards *h, uint32_t offset, uint32_t size)
+/* Units of a block that an aligned access touches. */
+static inline uint32_t units_of(uint32_t offset, uint32_t size)
 {
-	uint32_t units = ((1u << size / 4) - 1) << offset % EMU_BLOCK_BYTES / 4;
-
-	return !(units & ~h->blocks[offset / EMU_BLOCK_BYTES].valid);
+	return ((1u << (size + 3) / 4) - 1) << offset % EMU_BLOCK_BYTES / 4;
 }
 
 static bool defined(struct emu_cta_hazards *h, const struct emu_cta *cta, const uint32_t *offset,
@@ -52,7 +51,7 @@ static bool defined(struct emu_cta_hazards *h, const struct emu_cta *cta, const 
 		return true;
 	EMU_FOR_LANES(l, mask)
 	{
-		if (!lane_defined(h, offset[l], size))
+		if (units_of(offset[l], size) & ~h->blocks[offset[l] / EMU_BLOCK_BYTES].valid)
 			return false;
 	}
 	return true;
@@ -83,9 +82,9 @@ static struct emu_later *add(struct emu_order *order, uint32_t mask, uint32_t si
 	return later;
 }
 
-static inline bool must_note(const struct emu_cta_hazards *h, uint32_t size)
+static inline bool must_note(const struct emu_cta_hazards *h)
 {
-	return h->wrote || h->at_once || size < 4;
+	return h->wrote || h->at_once;
 }
 
 /* Offsets of all lanes, of which the highest is returned; more than any where one is outside. */
@@ -119,15 +118,15 @@ bool emu_later_read(struct emu_order *order, uint8_t *const *at, uint32_t mask, 
 	struct emu_later *later;
 	uint64_t last;
 
-	if (must_note(h, size))
+	if (must_note(h))
 		return false;
 	last = (emu_host_is_wide() ? offsets_wide : offsets)((const uint64_t *)(const void *)at,
 							     (uintptr_t)cta->shared, offset);
 	if (last >= cta->shared_bytes || !defined(h, cta, offset, mask, last + size, size))
 		return false;
 	later = add(order, mask, size);
-	for (int l = 0; later && l < EMU_LANES; l++)
-		later->word[l] = (uint16_t)(offset[l] / 4);
+	if (later)
+		memcpy(later->offset, offset, sizeof offset);
 	return later;
 }
 
@@ -139,41 +138,40 @@ bool emu_later_run(struct emu_order *order, const uint8_t *at, uint32_t step, ui
 	uint64_t end = offset + (EMU_LANES - 1) * step + size;
 	struct emu_later *later;
 
-	if (must_note(h, size) || offset >= cta->shared_bytes ||
+	if (must_note(h) || offset >= cta->shared_bytes ||
 	    (end > h->written && end > written(h, cta)))
 		return false;
 	later = add(order, EMU_FULL, size);
 	for (uint32_t l = 0; later && l < EMU_LANES; l++)
-		later->word[l] = (uint16_t)((offset + l * step) / 4);
+		later->offset[l] = (uint32_t)offset + l * step;
 	return later;
 }
 
 /* ---- and are noted
  * ------------------------------------------------------------------------------- */
 
-/* Nothing but what the warp itself has read is forgotten for this read: what the warp has learnt
-   since then came behind it. */
+/* What the warp has learnt since then came behind its read. */
 static void note(struct emu_cta *cta, const struct emu_later *later)
 {
-	static const struct emu_clock nothing;
 	struct emu_access access = {.order = later->order,
 				    .moment = {later->order->self, later->epoch},
 				    .kind = EMU_ACTOR_WARP,
 				    .in_order = true,
+				    .late = true,
 				    .site = later->site};
 	struct emu_check check = emu_check_begin(&access, EMU_SHARED);
 	struct emu_cta_hazards *h = emu_hazards_of_cta(cta);
 
-	check.reads = &nothing;
 	check.spot.cta = cta;
 	EMU_FOR_LANES(l, later->mask)
 	{
-		uint32_t offset = 4u * later->word[l];
-		uint32_t units = ((1u << later->size / 4) - 1) << offset % EMU_BLOCK_BYTES / 4;
+		uint32_t offset = later->offset[l];
+		struct emu_block *block = &h->blocks[offset / EMU_BLOCK_BYTES];
 
 		access.lane = (uint8_t)l;
 		check.lane = (int8_t)l;
-		if (!emu_block_touch(&check, &h->blocks[offset / EMU_BLOCK_BYTES], units))
+		if (later->size < 4 ||
+		    !emu_block_touch(&check, block, units_of(offset, later->size)))
 			emu_access_shared(&access, cta, offset, later->size);
 	}
 }

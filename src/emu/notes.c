@@ -238,6 +238,21 @@ static uint32_t build(struct emu_notes *n, struct emu_note note, struct kept *ke
 	return !others || add_row(n, kept[0].lanes, &note.lanes) ? add_note(n, &note) : 0;
 }
 
+/* How many reads there are, and how many of them stay; false where there are too many. */
+static bool count_reads(const struct emu_check *c, uint32_t note, uint32_t *count, uint32_t *kept)
+{
+	struct emu_note_walk walk = emu_note_walk(c->hazards, note, NULL);
+	const struct emu_note *read;
+
+	*count = *kept = 0;
+	while ((read = emu_note_next(&walk))) {
+		if (++*count > most_beside)
+			return false;
+		*kept += !covered(c, read);
+	}
+	return true;
+}
+
 uint32_t emu_note_beside(struct emu_check *c, uint32_t note, const uint8_t *lanes)
 {
 	struct emu_notes *n = &c->hazards->notes;
@@ -245,21 +260,21 @@ uint32_t emu_note_beside(struct emu_check *c, uint32_t note, const uint8_t *lane
 	struct emu_note own = *emu_note_at(c->hazards, c->note);
 	const struct emu_note *read;
 	struct kept kept[most_beside];
-	uint32_t count = 0, walked = 0;
+	uint32_t count, stay, i = 0;
 
-	while (walked < most_beside && (read = emu_note_next(&walk))) {
-		walked++;
+	if (!count_reads(c, note, &count, &stay))
+		return 0;
+	if (!stay)
+		return c->note;
+	if (stay == count) {
+		own.others = note;
+		return add_row(n, lanes, &own.lanes) ? add_note(n, &own) : 0;
+	}
+	while ((read = emu_note_next(&walk))) {
 		if (covered(c, read))
 			continue;
-		kept[count].note = *read;
-		memcpy(kept[count++].lanes, walk.lanes, sizeof kept->lanes);
+		kept[i].note = *read;
+		memcpy(kept[i++].lanes, walk.lanes, sizeof kept->lanes);
 	}
-	if (walk.note)
-		return 0;
-	if (!count)
-		return c->note;
-	if (count < walked)
-		return build(n, own, kept, count);
-	own.others = note;
-	return add_row(n, lanes, &own.lanes) ? add_note(n, &own) : 0;
+	return build(n, own, kept, stay);
 }

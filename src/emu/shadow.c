@@ -28,6 +28,7 @@ static const struct emu_clock *clock_of(const struct emu_access *a, enum emu_spa
 
 struct emu_check emu_check_begin(struct emu_access *access, enum emu_space space)
 {
+	static const struct emu_clock nothing;
 	const struct emu_clock *clocks = access->order->now.clock;
 	struct emu_check c = {.access = access,
 			      .hazards = access->order->hazards,
@@ -35,7 +36,8 @@ struct emu_check emu_check_begin(struct emu_access *access, enum emu_space space
 			      .shift = EMU_ONE_LANE};
 
 	c.writes = clock_of(access, space);
-	c.reads = &clocks[space == EMU_REG ? EMU_CLOCK_TENSOR : EMU_CLOCK_GENERIC];
+	c.reads = access->late ? &nothing
+			       : &clocks[space == EMU_REG ? EMU_CLOCK_TENSOR : EMU_CLOCK_GENERIC];
 	if (space == EMU_REG)
 		c.fenced = &clocks[EMU_CLOCK_FENCED];
 	if (access->kind == EMU_ACTOR_WARP && !access->map)
@@ -203,13 +205,13 @@ void emu_access_shared(struct emu_access *access, struct emu_cta *cta, uint32_t 
 
 struct emu_page *emu_page_of(struct emu_hazards *h, uint64_t number)
 {
-	struct emu_page *page = h->page_hit;
+	struct emu_page **hit = &h->page_hits[number % EMU_PAGE_HITS], *page = *hit;
 
 	if (page && page->number == number)
 		return page;
 	page = emu_index_at(&h->pages, number, sizeof *page);
 	if (page)
-		h->page_hit = page;
+		*hit = page;
 	return page;
 }
 

@@ -123,13 +123,19 @@ static void set_lanes(const struct emu_check *c, uint8_t *row, uint32_t units)
 
 /* ---- whether an access is in order with what is noted -------------------------------------- */
 
+/* Where lanes share units they do so alike: the last lanes tell the others. */
+static inline bool same_sharing(const struct emu_check *c, const struct emu_note *n)
+{
+	return (n->shift >= 2 && c->shift >= 2) || n->shift == c->shift;
+}
+
 /* Lanes of one warp that have not met; the same instruction may touch one place twice. */
 static bool lanes_race(const struct emu_check *c, const struct emu_note *n, const uint8_t *lanes,
 		       uint32_t units)
 {
 	if (n->site == c->access->site)
 		return false;
-	if ((n->shift < 2 || c->shift < 2) && n->shift != c->shift)
+	if (!same_sharing(c, n))
 		return true;
 	for (uint32_t rest = units; rest; rest &= rest - 1) {
 		uint8_t lane = lanes[first_of(rest)], own = emu_own_lane(c, first_of(rest));
@@ -238,7 +244,7 @@ static bool noted(const struct emu_check *c, const struct emu_units *u, uint32_t
 
 	while ((n = emu_note_next(&walk)) && n->who != a->moment.who)
 		continue;
-	if (!n || n->epoch != a->moment.epoch || n->site != a->site || n->shift != c->shift ||
+	if (!n || n->epoch != a->moment.epoch || n->site != a->site || !same_sharing(c, n) ||
 	    alike(u->read, units) != units)
 		return false;
 	for (; units; units &= units - 1)

@@ -186,13 +186,41 @@ static void watch_lane(struct emu_access *access, const struct emu_ins *ins,
 	one(access, (enum emu_space)ins->space, address[lane], size);
 }
 
-/* Lanes that follow each other in one block, in no order. */
+/* Lanes that follow each other in one block. */
 struct lanes_of_block {
 	uint64_t block; /* address / EMU_BLOCK_BYTES */
 	uint32_t lanes, units;
-	bool many;                     /* lanes to a unit */
-	uint8_t lane[EMU_BLOCK_UNITS]; /* of the units */
+	bool many; /* lanes to a unit */
+	/* A power of two apart: `first` and `shift` are as in struct emu_mark.  Else `lane` is of
+	   the units. */
+	bool even;
+	int8_t first;
+	uint8_t shift;
+	uint8_t lane[EMU_BLOCK_UNITS];
 };
+
+/* False where the lanes of the first one's block are not evenly apart. */
+static bool collect_even(struct lanes_of_block *b, const uint64_t *address, uint32_t mask,
+			 uint32_t size)
+{
+	uint32_t first = (uint32_t)emu_lowest(mask), lane = first, at;
+	uint64_t step = first + 1 < EMU_LANES ? address[first + 1] - address[first] : 0;
+
+	if (step < size || step > EMU_BLOCK_BYTES / 2 || step & (step - 1) ||
+	    !(mask >> (first + 1) & 1))
+		return false;
+	at = address[first] % EMU_BLOCK_BYTES;
+	b->shift = (uint8_t)__builtin_ctzll(step);
+	b->first = (int8_t)((int)first - (int)(at >> b->shift));
+	for (; at < EMU_BLOCK_BYTES && lane < EMU_LANES && mask >> lane & 1; at += (uint32_t)step) {
+		if (address[lane] != address[first] + (lane - first) * step)
+			return false;
+		b->units |= ((1u << size / 4) - 1) << at / 4;
+		b->lanes |= 1u << lane++;
+	}
+	return lane == EMU_LANES || !(mask >> lane & 1) ||
+	       address[lane] / EMU_BLOCK_BYTES != b->block;
+}
 
 /* `size` bytes of a lane do not reach into another block. */
 static inline void add_lane(struct lanes_of_block *b, uint64_t address, uint32_t lane,
@@ -236,6 +264,10 @@ static inline void collect(struct lanes_of_block *b, const uint64_t *address, ui
 	b->block = address[emu_lowest(mask)] / EMU_BLOCK_BYTES;
 	b->lanes = b->units = 0;
 	b->many = false;
+	b->even = collect_even(b, address, mask, size);
+	if (b->even)
+		return;
+	b->lanes = b->units = 0;
 	if (size == 4 && mask == EMU_FULL && in_one_block(address)) {
 		collect_words(b, address);
 		return;
@@ -257,8 +289,9 @@ static bool touch_lanes(struct emu_check *check, enum emu_space space,
 		return false;
 	check->access->same = false;
 	check->many = b->many;
-	check->lanes = b->lanes & (b->lanes - 1) ? b->lane : NULL;
-	check->lane = (int8_t)emu_lowest(b->lanes);
+	check->lanes = !b->even && b->lanes & (b->lanes - 1) ? b->lane : NULL;
+	check->lane = b->even ? b->first : (int8_t)emu_lowest(b->lanes);
+	check->shift = b->even ? b->shift : EMU_ONE_LANE;
 	return emu_access_units(check, check->spot.space, address, b->units);
 }
 
