@@ -255,4 +255,35 @@ describe("between clusters", function()
   it("nothing is looked for in fast mode", function()
     assert.same({}, rules_of((run("st.global.b32 [%rd2], %r1;", { mode = "fast" }))))
   end)
+
+  it("of one cluster, reads that the own CTA has met behind race with a write of the other one", function()
+    local function body(between)
+      return ([[
+ st.shared.b32 [%%r3], %%r0;
+ barrier.cluster.arrive;
+ barrier.cluster.wait;
+ bar.sync 0;
+ xor.b32 %%r5, %%r3, 132;
+ @%%p1 ld.shared.b32 %%r6, [%%r5];
+ bar.sync 0;
+ %s
+ mapa.shared::cluster.u32 %%r7, %%r3, 0;
+ setp.eq.and.u32 %%p4, %%r1, 1, %%p0;
+ @%%p4 st.shared::cluster.b32 [%%r7], 77;
+ barrier.cluster.arrive;
+ barrier.cluster.wait;]]):format(between)
+    end
+    -- Seen, but in no order: the other CTA goes on behind the reads.
+    local seen = [[
+ setp.eq.and.u32 %p2, %r1, 0, %p0;
+ @%p2 st.relaxed.gpu.global.b32 [%rd0], 1;
+poll:
+ ld.relaxed.gpu.global.b32 %r4, [%rd0];
+ setp.eq.u32 %p3, %r4, 0;
+ @%p3 bra poll;]]
+    local report = run(body(seen), { cluster = 2 })
+    assert.same({ "shared-race" }, rules_of(report))
+    assert.matches("earlier: read by ld.shared.b32 of CTA %(0,0,0%) warp 1 lane 1", report.hazards[1].message)
+    assert.same({}, rules_of((run(body "barrier.cluster.arrive;\nbarrier.cluster.wait;", { cluster = 2 }))))
+  end)
 end)

@@ -91,7 +91,8 @@ describe("bytes of a block", function()
         assert.same({}, (run(lines({ mine, "@%p0 " .. store }, { mine, "@%p0 " .. load }), 2, space)))
       end)
 
-      for name, from in pairs { ["in a row"] = of_lane, ["in no order"] = "xor.b32 %r4, %r2, 1; shl.b32 %r4, %r4, 2;" } do
+      local unsorted = "xor.b32 %r4, %r2, 1; shl.b32 %r4, %r4, 2;"
+      for name, from in pairs { ["in a row"] = of_lane, ["in no order"] = unsorted } do
         it("read " .. name .. " by many warps race with a later write of any of them", function()
           local first = { of_lane .. "setp.eq.u32 %p0, %r3, 0;", "@%p0 " .. store }
           -- The lane of the last warp that has read the word itself.
@@ -137,8 +138,9 @@ describe("bytes of a block", function()
     local scattered = "xor.b32 %r4, %r0, 33; shl.b32 %r4, %r4, 2;"
     local thread_37 = "setp.eq.u32 %p0, %r0, 37;" .. word
     -- Warp 1 goes on when warp 0 has come here; that brings them into no order.
-    local after_warp_0 = "setp.eq.u32 %p1, %r0, 0;\n@%p1 st.relaxed.gpu.global.b32 [%rd0], 1;\nsetp.ne.u32 %p1, %r3, 0;\n" ..
-      "POLL:\n@%p1 ld.relaxed.gpu.global.b32 %r8, [%rd0];\nsetp.eq.and.u32 %p3, %r8, 0, %p1;\n@%p3 bra POLL;"
+    local after_warp_0 = "setp.eq.u32 %p1, %r0, 0;\n@%p1 st.relaxed.gpu.global.b32 [%rd0], 1;\n" ..
+      "setp.ne.u32 %p1, %r3, 0;\nPOLL:\n@%p1 ld.relaxed.gpu.global.b32 %r8, [%rd0];\n" ..
+      "setp.eq.and.u32 %p3, %r8, 0, %p1;\n@%p3 bra POLL;"
 
     for name, from in pairs { ["in a row"] = others, ["in no order"] = scattered } do
       it("by lanes " .. name .. " race with a write that no barrier orders", function()

@@ -6,12 +6,12 @@ local WARPS, WORDS = 4, 256
 
 -- Which word a lane touches; each word at most one lane of a warp.
 local shapes = {
-  function(warp, lane, base) return base + lane end,
+  function(_, lane, base) return base + lane end,
   function(warp, lane, base) return base + 32 * warp + lane end,
-  function(warp, lane, base) return base + (lane ~ 5) end,
+  function(_, lane, base) return base + (lane ~ 5) end,
   function(warp, lane, base) return base + 4 * lane + warp end,
-  function(warp, lane, base) return base + 7 * lane end,
-  function(warp, lane, base) return base + 33 * (lane % 4) + lane // 4 end,
+  function(_, lane, base) return base + 7 * lane end,
+  function(_, lane, base) return base + 33 * (lane % 4) + lane // 4 end,
 }
 
 local function chosen(random, list) return list[random(#list)] end
@@ -101,7 +101,8 @@ end
 local function warp_meets(steps, i, j, warp)
   for k = i + 1, j - 1 do
     local s = steps[k]
-    if s.barrier == "all" or s.barrier == "warp" or (s.barrier == "some" and s.warps >> warp & 1 == 1) then return true end
+    local meets = s.barrier == "some" and s.warps >> warp & 1 == 1
+    if meets or s.barrier == "all" or s.barrier == "warp" then return true end
   end
   return false
 end

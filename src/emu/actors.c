@@ -233,6 +233,8 @@ static bool init_cta(struct emu_cta_hazards *h, const struct emu_cta *cta)
 {
 	size_t blocks = cta->shared_bytes / EMU_BLOCK_BYTES + 1;
 
+	/* Others in the cluster may write whenever they like. */
+	h->at_once = cta->cluster->cta_count > 1;
 	h->blocks = calloc(blocks, sizeof *h->blocks);
 	h->swizzles = calloc(blocks, EMU_BLOCK_CELLS);
 	return h->blocks && h->swizzles;

@@ -1,7 +1,8 @@
 /*
  * Reads of shared memory that are noted later, or never: between two barriers of all its warps
  * most of a CTA's instructions read what was written before the first one, and behind the second
- * one nobody asks who they were.  A write in between notes them first.
+ * one nobody asks who they were.  A write in between notes them first.  Only where no other CTA
+ * and no copy writes to the memory.
  */
 #ifndef TCMMA_EMU_LATER_H
 #define TCMMA_EMU_LATER_H
