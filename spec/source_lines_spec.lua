@@ -233,6 +233,27 @@ describe("a deadlock of CUDA C", function()
     contains(h.message, ("(kernel.cu:%d)"):format(line_of(source, "mbarrier.arrive")))
     assert.equal(line_of(source, "WAIT(done, at);"), h.line)
   end)
+
+  with_nvrtc("has the line where an mbarrier was made that another warp uses in no order", function()
+    local source = [[
+      extern "C" __global__ void k(volatile int *p) {
+        __shared__ alignas(8) unsigned long long bar;
+        unsigned at = (unsigned)__cvta_generic_to_shared(&bar);
+        if (threadIdx.x == 0) {
+          asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at) : "memory");
+          p[0] = 1;
+        }
+        if (threadIdx.x == 32) {
+          while (!p[0]);
+          asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(at) : "memory");
+        }
+      }
+    ]]
+    local h = hazard_of(emulate(compile(source):kernel(), 64, { zeros(64) }), "mbarrier-init-unordered")
+    assert.matches(("initialised by warp 0 of CTA %%(0,0,0%%) at PTX line %%d+ %%(kernel%%.cu:%d%%)"):format(
+      line_of(source, "mbarrier.init")), h.message)
+    assert.equal(line_of(source, "mbarrier.arrive"), h.line)
+  end)
 end)
 
 describe("an instruction that there is not", function()

@@ -255,27 +255,26 @@ void emu_order_barrier_used(struct emu_order *order, const struct emu_mbarrier *
 {
 	struct emu_barrier_order *b = order_of(barrier);
 	struct emu_where where;
+	char line[EMU_LINE_TEXT];
 
 	if (b && !b->fenced && barrier->cta != order->warp->cta) {
 		where = emu_here(order->warp, -1);
-		emu_report_rule(
-			&where, EMU_RULE_BARRIER_FENCE, barrier->made.ins,
-			"mbarrier at shared address 0x%x of CTA rank %u, initialised at PTX "
-			"line %u",
-			EMU_SHARED_BASE + barrier->offset, barrier->cta->rank,
-			barrier->made.ins->line);
+		emu_describe_line(where.grid, barrier->made.ins, line, sizeof line);
+		emu_report_rule(&where, EMU_RULE_BARRIER_FENCE, barrier->made.ins,
+				"mbarrier at shared address 0x%x of CTA rank %u, initialised at %s",
+				EMU_SHARED_BASE + barrier->offset, barrier->cta->rank, line);
 		b->fenced = true;
 	}
 	if (!b || !b->made.who || b->made.who == order->self ||
 	    emu_clock_at(&order->now.clock[EMU_CLOCK_GENERIC], b->made.who) >= b->made.epoch)
 		return;
 	where = emu_here(order->warp, -1);
+	emu_describe_line(where.grid, barrier->made.ins, line, sizeof line);
 	emu_report_rule(&where, EMU_RULE_BARRIER_INIT, barrier->made.ins,
 			"mbarrier at shared address 0x%x of CTA rank %u, initialised by warp %d of "
-			"CTA (%u,%u,%u) at PTX line %u",
+			"CTA (%u,%u,%u) at %s",
 			EMU_SHARED_BASE + barrier->offset, barrier->cta->rank, barrier->made.warp,
-			barrier->made.cta[0], barrier->made.cta[1], barrier->made.cta[2],
-			barrier->made.ins->line);
+			barrier->made.cta[0], barrier->made.cta[1], barrier->made.cta[2], line);
 	b->made.who = 0;
 }
 
