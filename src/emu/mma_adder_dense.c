@@ -19,11 +19,16 @@ enum {
 	low_bits = 12
 };
 
-typedef int32_t lanes __attribute__((vector_size(64), aligned(4), may_alias));
-typedef double doubles __attribute__((vector_size(128), aligned(4), may_alias));
-typedef int64_t longs __attribute__((vector_size(128), aligned(4), may_alias));
-typedef float floats __attribute__((vector_size(64), aligned(4), may_alias));
-typedef uint32_t unsigned_lanes __attribute__((vector_size(64), aligned(4), may_alias));
+typedef int32_t lanes __attribute__((vector_size(64)));
+typedef double doubles __attribute__((vector_size(128)));
+typedef int64_t longs __attribute__((vector_size(128)));
+typedef float floats __attribute__((vector_size(64)));
+typedef uint32_t unsigned_lanes __attribute__((vector_size(64)));
+/* In memory, anywhere; a variable of such a type is not aligned as its moves are (gcc 13 with
+ * ASan).
+ */
+typedef int32_t loose_lanes __attribute__((vector_size(64), aligned(4), may_alias));
+typedef float loose_floats __attribute__((vector_size(64), aligned(4), may_alias));
 
 struct panel {
 	int32_t significand[EMU_GEMM_MAX_K][rows];
@@ -55,7 +60,7 @@ struct sums {
 INLINE void parts_body(const float *values, struct emu_adder_format format, int32_t zero,
 		       int32_t *significand, int32_t *exponent, int32_t *infinite)
 {
-	lanes bits = *(const lanes *)(const void *)values, sign = bits >> 31;
+	lanes bits = *(const loose_lanes *)(const void *)values, sign = bits >> 31;
 	lanes field = bits >> 23 & 0xff, normal = field > 0;
 	lanes digits = (bits & 0x7fffff) | (normal & 0x800000);
 	lanes e = CHOOSE(normal, field, ALL(1)) - 127, below = format.minimum - e;
@@ -63,15 +68,15 @@ INLINE void parts_body(const float *values, struct emu_adder_format format, int3
 	below &= below > 0;
 	digits >>= CHOOSE(below > 24, ALL(24), below);
 	digits >>= emu_adder_f32.mantissa - format.mantissa;
-	*(lanes *)infinite |= field == 0xff;
-	*(lanes *)exponent = CHOOSE(digits == 0, ALL(zero), e + below);
-	*(lanes *)significand = (digits ^ sign) - sign;
+	*(loose_lanes *)infinite |= field == 0xff;
+	*(loose_lanes *)exponent = CHOOSE(digits == 0, ALL(zero), e + below);
+	*(loose_lanes *)significand = (digits ^ sign) - sign;
 }
 
 INLINE void add_c(const struct sums *sums, const lanes *exponent, int left, lanes *high, lanes *low)
 {
-	lanes c = *(const lanes *)sums->significand, sign = c >> 31;
-	lanes shift = *exponent - *(const lanes *)sums->exponent - (left < 0 ? left : 0);
+	lanes c = *(const loose_lanes *)sums->significand, sign = c >> 31;
+	lanes shift = *exponent - *(const loose_lanes *)sums->exponent - (left < 0 ? left : 0);
 	unsigned_lanes magnitude = (unsigned_lanes)((c ^ sign) - sign) << (left > 0 ? left : 0);
 
 	magnitude >>= (unsigned_lanes)CHOOSE(shift > 31, ALL(31), shift);
@@ -83,35 +88,36 @@ INLINE void add_c(const struct sums *sums, const lanes *exponent, int left, lane
 /* As emu_adder_round, where that is quick. */
 INLINE void round_body(const struct emu_adder *adder, struct sums *sums)
 {
-	lanes scale = *(const lanes *)sums->exponent - adder->fraction_bits;
-	doubles total =
-		__builtin_convertvector(*(const lanes *)sums->high, doubles) * (1 << low_bits) +
-		__builtin_convertvector(*(const lanes *)sums->low, doubles);
+	lanes scale = *(const loose_lanes *)sums->exponent - adder->fraction_bits;
+	doubles total = __builtin_convertvector(*(const loose_lanes *)sums->high, doubles) *
+				(1 << low_bits) +
+			__builtin_convertvector(*(const loose_lanes *)sums->low, doubles);
 	longs bits = (longs)total & (int64_t)(~0ull << (52 - adder->result_bits));
 	doubles unit = (doubles)(__builtin_convertvector(scale + 1023, longs) << 52);
 	doubles value = (doubles)bits * unit;
 	longs tiny = (value > -0x1p-126) & (value < 0x1p-126) & (value != 0);
 
-	*(floats *)sums->rounded = __builtin_convertvector(value, floats);
-	*(lanes *)sums->hard = __builtin_convertvector(tiny, lanes) | (scale < -200) | (scale > 60);
+	*(loose_floats *)sums->rounded = __builtin_convertvector(value, floats);
+	*(loose_lanes *)sums->hard =
+		__builtin_convertvector(tiny, lanes) | (scale < -200) | (scale > 60);
 }
 
 INLINE void sum_body(const struct emu_adder *adder, const struct panel *a, const struct column *b,
 		     int k, struct sums *sums)
 {
-	lanes exponent = *(const lanes *)sums->exponent, high = {0}, low = {0};
+	lanes exponent = *(const loose_lanes *)sums->exponent, high = {0}, low = {0};
 	int left = adder->fraction_bits - emu_adder_formats[adder->a].mantissa -
 		   emu_adder_formats[adder->b].mantissa;
 
 	for (int i = 0; i < k; i++) {
-		lanes e = *(const lanes *)a->exponent[i] + b->exponent[i];
+		lanes e = *(const loose_lanes *)a->exponent[i] + b->exponent[i];
 
 		exponent = CHOOSE(e > exponent, e, exponent);
 	}
 	for (int i = 0; i < k; i++) {
-		lanes product = *(const lanes *)a->significand[i] * b->significand[i];
+		lanes product = *(const loose_lanes *)a->significand[i] * b->significand[i];
 		lanes sign = product >> 31;
-		lanes shift = exponent - *(const lanes *)a->exponent[i] - b->exponent[i];
+		lanes shift = exponent - *(const loose_lanes *)a->exponent[i] - b->exponent[i];
 		unsigned_lanes magnitude = (unsigned_lanes)((product ^ sign) - sign) << left;
 
 		magnitude >>= (unsigned_lanes)CHOOSE(shift > 31, ALL(31), shift);
@@ -120,9 +126,9 @@ INLINE void sum_body(const struct emu_adder *adder, const struct panel *a, const
 		low += product & ((1 << low_bits) - 1);
 	}
 	add_c(sums, &exponent, adder->fraction_bits - emu_adder_f32.mantissa, &high, &low);
-	*(lanes *)sums->exponent = exponent;
-	*(lanes *)sums->high = high;
-	*(lanes *)sums->low = low;
+	*(loose_lanes *)sums->exponent = exponent;
+	*(loose_lanes *)sums->high = high;
+	*(loose_lanes *)sums->low = low;
 	round_body(adder, sums);
 }
 
