@@ -190,6 +190,22 @@ static int array_copy_from(lua_State *L)
 	return 1;
 }
 
+#define CHUNK 512
+
+/* Elements of floats into the table on top of the stack, from its first entry on. */
+static void push_floats(lua_State *L, enum dtype t, const void *data, int64_t first, int64_t count)
+{
+	double chunk[CHUNK];
+
+	for (int64_t i = 0; i < count; i++) {
+		if (i % CHUNK == 0)
+			tc_load_doubles(t, data, first + i, count - i < CHUNK ? count - i : CHUNK,
+					chunk);
+		lua_pushnumber(L, chunk[i % CHUNK]);
+		lua_rawseti(L, -2, i + 1);
+	}
+}
+
 static int64_t push_table(lua_State *L, const struct array *a, const void *data, int depth,
 			  int64_t next)
 {
@@ -199,6 +215,10 @@ static int64_t push_table(lua_State *L, const struct array *a, const void *data,
 	}
 	luaL_checkstack(L, 4, "for a nested table");
 	lua_createtable(L, a->shape[depth] < INT32_MAX ? (int)a->shape[depth] : 0, 0);
+	if (depth == a->rank - 1 && tc_dtypes[a->dtype].klass == 'F') {
+		push_floats(L, a->dtype, data, next, a->shape[depth]);
+		return next + a->shape[depth];
+	}
 	for (int64_t i = 1; i <= a->shape[depth]; i++) {
 		next = push_table(L, a, data, depth + 1, next);
 		lua_rawseti(L, -2, i);

@@ -39,7 +39,7 @@ int64_t tc_sparse_entries(const struct sparse_pattern *p, int64_t length)
 	return length / (p->group * p->unit) * 2;
 }
 
-static int64_t place(const struct lines *l, int64_t row, int64_t i)
+TC_INLINE int64_t place(const struct lines *l, int64_t row, int64_t i)
 {
 	return row * l->row_step + i * l->step;
 }
@@ -104,7 +104,7 @@ static void choose_all(const struct sparse_pattern *p, const double *x, int grou
  * memory: its first 8 lie in the lower 8 of 16 lanes, the others in the upper,
  * rows 8..15 of 16 beside rows 0..7.
  */
-static int64_t entry_place(int bits, int64_t row, int64_t entry, int64_t tiles)
+TC_INLINE int64_t entry_place(int bits, int64_t row, int64_t entry, int64_t tiles)
 {
 	int64_t tile = row / 128 * tiles + entry / 64, m = row % 128, e = entry % 64;
 	int64_t lane = m, within = e;
@@ -122,21 +122,41 @@ static void set_nibble(void *metadata, int64_t entry, unsigned nibble)
 	tc_set_element(DT_U4, metadata, entry / 2, nibble);
 }
 
-/* Elements of a group that has them all, or only those that the nibble says, in order. */
-static void move_group(const struct sparse_pattern *p, unsigned nibble, bool out_of_all,
-		       const struct lines *from, const struct lines *to, int64_t row, int64_t group)
+TC_INLINE void move_element(const struct lines *to, int64_t to_place, const struct lines *from,
+			    int64_t from_place)
 {
-	int64_t all = group * p->group * p->unit, some = group * p->keep * p->unit;
+	switch (tc_dtypes[to->dtype].bits) {
+	case 32:
+		((uint32_t *)to->data)[to_place] = ((const uint32_t *)from->data)[from_place];
+		break;
+	case 16:
+		((uint16_t *)to->data)[to_place] = ((const uint16_t *)from->data)[from_place];
+		break;
+	case 8:
+		((uint8_t *)to->data)[to_place] = ((const uint8_t *)from->data)[from_place];
+		break;
+	default:
+		tc_set_element(to->dtype, to->data, to_place,
+			       tc_get_element(from->dtype, from->data, from_place));
+	}
+}
+
+/* The elements of a group that the nibble says, between all of them and these in order. */
+TC_INLINE void move_group(const struct sparse_pattern *p, unsigned nibble, bool out_of_all,
+			  const struct lines *all, const struct lines *some, int64_t row,
+			  int64_t group)
+{
 	int64_t kept[2] = {p->keep == 1 ? nibble >> 3 : nibble & 3, nibble >> 2};
 
 	for (int i = 0; i < p->keep; i++)
 		for (int j = 0; j < p->unit; j++) {
-			int64_t wide = all + kept[i] * p->unit + j, dense = some + i * p->unit + j;
+			int64_t wide = place(all, row, (group * p->group + kept[i]) * p->unit + j);
+			int64_t dense = place(some, row, (group * p->keep + i) * p->unit + j);
 
-			tc_set_element(to->dtype, to->data,
-				       place(to, row, out_of_all ? dense : wide),
-				       tc_get_element(from->dtype, from->data,
-						      place(from, row, out_of_all ? wide : dense)));
+			if (out_of_all)
+				move_element(some, dense, all, wide);
+			else
+				move_element(all, wide, some, dense);
 		}
 }
 
@@ -232,7 +252,7 @@ bool tc_densify(const struct sparse_pattern *p, const struct lines *values, cons
 			if (p->keep == 1 ? nibble != 0x4 && nibble != 0xe
 					 : (nibble & 3) == nibble >> 2)
 				return false;
-			move_group(p, nibble, false, values, out, row, group);
+			move_group(p, nibble, false, out, values, row, group);
 		}
 	return true;
 }
