@@ -193,33 +193,48 @@ struct lanes_of_block {
 	bool many; /* lanes to a unit */
 	/* A power of two apart: `first` and `shift` are as in struct emu_mark.  Else `lane` is of
 	   the units. */
-	bool even;
 	int8_t first;
 	uint8_t shift;
 	uint8_t lane[EMU_BLOCK_UNITS];
 };
 
-/* False where the lanes of the first one's block are not evenly apart. */
-static bool collect_even(struct lanes_of_block *b, const uint64_t *address, uint32_t mask,
-			 uint32_t size)
+/* How far all lanes of a warp are apart, a power of two and at least their size; 0 where they are
+   not. */
+static uint32_t apart_evenly(const uint64_t *address, uint32_t mask, uint32_t size)
 {
-	uint32_t first = (uint32_t)emu_lowest(mask), lane = first, at;
-	uint64_t step = first + 1 < EMU_LANES ? address[first + 1] - address[first] : 0;
+	uint64_t step = address[1] - address[0], differs = 0;
 
-	if (step < size || step > EMU_BLOCK_BYTES / 2 || step & (step - 1) ||
-	    !(mask >> (first + 1) & 1))
-		return false;
-	at = address[first] % EMU_BLOCK_BYTES;
-	b->shift = (uint8_t)__builtin_ctzll(step);
+	if (mask != EMU_FULL || step < size || step > EMU_BLOCK_BYTES / 2 || step & (step - 1))
+		return 0;
+	for (int l = 0; l < EMU_LANES; l++)
+		differs |= address[l] ^ (address[0] + (uint64_t)l * step);
+	return differs ? 0 : (uint32_t)step;
+}
+
+/* Units of `count` lanes from the beginning of a block on. */
+static uint32_t even_units(uint32_t count, uint32_t step, uint32_t size)
+{
+	uint64_t units = (1u << size / 4) - 1, span = (count - 1) * step / 4 + size / 4;
+
+	for (uint32_t shift = step / 4; shift < EMU_BLOCK_UNITS; shift *= 2)
+		units |= units << shift;
+	return (uint32_t)(units & ((1ull << span) - 1));
+}
+
+static void collect_even(struct lanes_of_block *b, const uint64_t *address, uint32_t mask,
+			 uint32_t step, uint32_t size)
+{
+	uint32_t first = (uint32_t)emu_lowest(mask), at = address[first] % EMU_BLOCK_BYTES;
+	uint32_t count = (EMU_BLOCK_BYTES - at + step - 1) / step;
+
+	if (count > EMU_LANES - first)
+		count = EMU_LANES - first;
+	b->block = address[first] / EMU_BLOCK_BYTES;
+	b->lanes = ((count < EMU_LANES ? 1u << count : 0) - 1) << first;
+	b->units = even_units(count, step, size) << at / 4;
+	b->many = false;
+	b->shift = (uint8_t)__builtin_ctz(step);
 	b->first = (int8_t)((int)first - (int)(at >> b->shift));
-	for (; at < EMU_BLOCK_BYTES && lane < EMU_LANES && mask >> lane & 1; at += (uint32_t)step) {
-		if (address[lane] != address[first] + (lane - first) * step)
-			return false;
-		b->units |= ((1u << size / 4) - 1) << at / 4;
-		b->lanes |= 1u << lane++;
-	}
-	return lane == EMU_LANES || !(mask >> lane & 1) ||
-	       address[lane] / EMU_BLOCK_BYTES != b->block;
 }
 
 /* `size` bytes of a lane do not reach into another block. */
@@ -264,10 +279,6 @@ static inline void collect(struct lanes_of_block *b, const uint64_t *address, ui
 	b->block = address[emu_lowest(mask)] / EMU_BLOCK_BYTES;
 	b->lanes = b->units = 0;
 	b->many = false;
-	b->even = collect_even(b, address, mask, size);
-	if (b->even)
-		return;
-	b->lanes = b->units = 0;
 	if (size == 4 && mask == EMU_FULL && in_one_block(address)) {
 		collect_words(b, address);
 		return;
@@ -281,7 +292,7 @@ static inline void collect(struct lanes_of_block *b, const uint64_t *address, ui
 }
 
 static bool touch_lanes(struct emu_check *check, enum emu_space space,
-			const struct lanes_of_block *b)
+			const struct lanes_of_block *b, bool even)
 {
 	uint64_t address = b->block * EMU_BLOCK_BYTES;
 
@@ -289,9 +300,9 @@ static bool touch_lanes(struct emu_check *check, enum emu_space space,
 		return false;
 	check->access->same = false;
 	check->many = b->many;
-	check->lanes = !b->even && b->lanes & (b->lanes - 1) ? b->lane : NULL;
-	check->lane = b->even ? b->first : (int8_t)emu_lowest(b->lanes);
-	check->shift = b->even ? b->shift : EMU_ONE_LANE;
+	check->lanes = !even && b->lanes & (b->lanes - 1) ? b->lane : NULL;
+	check->lane = even ? b->first : (int8_t)emu_lowest(b->lanes);
+	check->shift = even ? b->shift : EMU_ONE_LANE;
 	return emu_access_units(check, check->spot.space, address, b->units);
 }
 
@@ -317,20 +328,23 @@ static void watch_spread(struct emu_access *access, const struct emu_ins *ins,
 			 const uint64_t *address, uint32_t mask, uint32_t size)
 {
 	struct emu_check check = emu_check_begin(access, space_of(ins, address[emu_lowest(mask)]));
+	uint32_t step = apart_evenly(address, mask, size);
 	bool defined = access->defined;
 
-	if (size == 4 && check.spot.space != EMU_GLOBAL && apart(address, mask))
+	if (!step && size == 4 && check.spot.space != EMU_GLOBAL && apart(address, mask))
 		mask = emu_access_words(&check, address, mask, ins->space == EMU_GENERIC);
 	while (mask) {
 		struct lanes_of_block b;
 
-		if (size == 4)
+		if (step)
+			collect_even(&b, address, mask, step, size);
+		else if (size == 4)
 			collect(&b, address, mask, 4);
 		else
 			collect(&b, address, mask, size);
 		mask &= ~b.lanes;
 		access->defined = defined && check.spot.space != EMU_GLOBAL;
-		if (touch_lanes(&check, (enum emu_space)ins->space, &b))
+		if (touch_lanes(&check, (enum emu_space)ins->space, &b, step))
 			continue;
 		access->defined = defined;
 		EMU_FOR_LANES(lane, b.lanes)
