@@ -7,8 +7,8 @@
 #define UNIT 64
 
 /* Parts of an array, which may lie at any address. */
-typedef uint16_t word16 __attribute__((aligned(1)));
-typedef uint64_t word64 __attribute__((aligned(1)));
+typedef uint16_t word16 __attribute__((aligned(1), may_alias));
+typedef uint64_t word64 __attribute__((aligned(1), may_alias));
 
 /* ---- elements of at most 32 bits, a word each ------------------------------------------- */
 

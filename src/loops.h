@@ -6,8 +6,12 @@
 #ifndef TCMMA_LOOPS_H
 #define TCMMA_LOOPS_H
 
-#if defined __GNUC__ && !defined __clang__
-#pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic")
+/* What the Makefile says for all files, other ways to build do not. */
+#if defined __clang__
+#pragma STDC FP_CONTRACT OFF
+#elif defined __GNUC__
+#pragma GCC optimize("tree-vectorize", "vect-cost-model=dynamic", "fp-contract=off",               \
+		     "no-math-errno", "no-trapping-math")
 #endif
 
 /* Of the body of loops, so that what is constant at the call is so in the loop. */
@@ -15,8 +19,8 @@
 
 /*
  * Defines `name`, which runs name##_loops, where the host has AVX-512 as built for it; AVX2 gains
- * little over the SSE2 of every x86-64.  Both builds give the same bits: the Makefile forbids
- * contraction, and no loop depends on a width.
+ * little over the SSE2 of every x86-64.  Both builds give the same bits: nothing is contracted, and
+ * no loop depends on a width.
  */
 #if defined __x86_64__
 #define TC_BUILDS(name, parameters, arguments)                                                     \
