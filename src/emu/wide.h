@@ -2,16 +2,17 @@
  * Loops for the compiler to vectorize: what a file with such loops includes first, for it raises
  * the optimization level of the file; and
  * the attribute of functions that exist a second time for hosts with wider vectors.  Both give the
- * same bits: the build forbids contraction.
+ * same bits: nothing is contracted, also where the module is not built by the Makefile.
  */
 #ifndef TCMMA_EMU_WIDE_H
 #define TCMMA_EMU_WIDE_H
 
 #if defined __GNUC__ && !defined __clang__
-#pragma GCC optimize("O3")
+#pragma GCC optimize("O3", "fp-contract=off", "no-math-errno", "no-trapping-math")
 #define EMU_IVDEP  _Pragma("GCC ivdep")
 #define EMU_UNROLL _Pragma("GCC unroll 8")
 #else
+#pragma STDC FP_CONTRACT OFF
 #define EMU_IVDEP
 #define EMU_UNROLL _Pragma("clang loop unroll_count(8)")
 #endif
