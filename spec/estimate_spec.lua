@@ -172,6 +172,64 @@ describe("the estimate of a kernel", function()
     assert.matches("^line %d+: which ops are run depends on a value that only the kernel knows", why)
   end)
 
+  -- The machine's dense peaks: f16 2250 TFLOP/s, tf32 half of it, 8-bit kinds twice and 4-bit ones four times as much;
+  -- a sparse A doubles them.  MMAs again and again on the same operands: nothing else takes time.
+  local function products(o)
+    local dtype, n, k = tc.dtype(o.dtype or "f16"), o.n or 256, o.k or 128
+    local cta = o.pair and "cta" or nil
+    local float = dtype.kind == "float"
+    return tc.kernel {
+      name = "products", target = "sm_100a", args = {}, grid = { o.pair and 74 or 148 },
+      cluster = o.pair and { 2 }, cluster_names = o.pair and { "cta" },
+      body = function()
+        local a = tc.smem({ o.m, o.sparse and k // 2 or k }, dtype)
+        local b = tc.smem({ o.pair and n // 2 or n, k }, dtype)
+        local function tmem(shape, t, layout) return tc.tmem(shape, t, { layout = layout, collective = o.pair }) end
+        local acc = tmem({ o.m, n }, float and "f32" or "i32")
+        local done = tc.barrier { orders_tensor_core = true }
+        local options = { collective_axis = cta }
+        if o.scale then
+          options.a_scale = tmem({ 128, k // o.block }, o.scale, "scales")
+          options.b_scale = tmem({ 256, k // o.block }, o.scale, "scales")
+        end
+        if o.sparse then options.a_sparse_metadata = tmem({ 128, k // 2 }, "u2", "sparse_metadata") end
+        local function issue()
+          tc.range(200, function() tc.mma(acc, a, b:T(), options) end)
+          tc.commit_arrive(done, { collective_axis = cta })
+        end
+        if cta then tc.when(tc.axis_index(cta):eq(0), issue) else issue() end
+        tc.barrier_wait(done)
+      end,
+    }
+  end
+
+  it("gives utilization as a share of the peak of the kind, for every shape", function()
+    for _, o in ipairs {
+      { m = 128, peak = 2250 }, { m = 128, n = 64, peak = 2250 }, { m = 128, n = 8, peak = 2250 },
+      { m = 64, peak = 2250 }, { m = 64, n = 16, peak = 2250 }, { m = 128, pair = true, peak = 2250 },
+      { m = 64, pair = true, peak = 2250 }, { m = 64, dtype = "f32", k = 32, peak = 1125 },
+      { m = 64, dtype = "e4m3", peak = 4500 }, { m = 64, dtype = "i8", peak = 4500 },
+      { m = 128, dtype = "e4m3", scale = "e8m0", block = 32, peak = 4500 },
+      { m = 128, dtype = "e2m1", k = 256, scale = "e4m3", block = 16, peak = 9000 },
+      { m = 128, sparse = true, peak = 4500 }, { m = 128, sparse = true, n = 16, dtype = "e4m3", k = 256, peak = 9000 },
+    } do
+      local e = assert(estimate(products(o)))
+      assert.near(o.peak, e.peak_tflops, 1e-3 * o.peak)
+      assert.near(e.tflops / o.peak, e.utilization, 1e-3 * e.utilization)
+      assert.is_true(e.utilization < (o.m == 64 and 0.5 or 1))
+      assert.equal(2.0 * o.m * (o.n or 256) * (o.k or 128) * 200 * 148, e.flop)
+    end
+  end)
+
+  it("lets MMAs of 64 rows occupy the tensor core as long as those of 128", function()
+    local half, full = estimate(products { m = 64 }), estimate(products { m = 128 })
+    assert.equal(full.tensor_clocks, half.tensor_clocks)
+    assert.equal("tensor core", half.bound)
+    assert.is_true(half.busy.tensor > 0.9)
+    assert.near(half.busy.tensor / 2, half.tflops / 2250, 0.1)
+    assert.is_true(half.tflops < 0.7 * full.tflops)
+  end)
+
   it("ranks the ladder and stays within ten points of what was measured", function()
     -- facts of the Pallas documentation: 4096 x 8192 x 4096, f16, share of 2250 TFLOP/s
     local ladder = {

@@ -106,8 +106,10 @@ void tc_estimate(struct kern *k, const struct program *p, const struct machine *
 	shares(e);
 	find_bound(e);
 	/* Power grows with use, and beyond a part of it lowers the clock. */
-	double clock = 1 - tc_cost.throttle * e->tensor_busy * e->tensor_busy;
-	e->utilization = e->tensor_busy * clock;
+	double used = e->full_clocks / e->clocks;
+	double clock = 1 - tc_cost.throttle * used * used;
+	e->utilization = used * clock;
 	e->microseconds = e->clocks / (m->mhz * clock);
 	e->tflops = e->flop / e->microseconds * 1e-6;
+	e->peak_tflops = e->full_clocks > 0 ? e->flop / e->full_clocks * m->mhz * 1e-6 : 0;
 }

@@ -42,15 +42,18 @@ struct estimate {
 	int64_t ctas;                /* of the grid */
 	double waves;
 	double clocks;        /* of the kernel */
-	double tensor_clocks; /* of MMAs at the full rate */
-	double flop;          /* of the grid */
+	double tensor_clocks; /* that MMAs occupy the tensor core */
+	double full_clocks; /* that they would, were all its rows in use: of their FLOP at the peak
+			     */
+	double flop;        /* of the grid */
 	double bytes[PATH_COUNT];
 	double k_steps;          /* MMAs as recorded */
 	double miss;             /* share of the bytes from L2 that come out of DRAM */
 	double busy[PATH_COUNT]; /* share of the time that the path is in use */
 	double tensor_busy;
 	double utilization; /* of the peak at the nominal clock, throttling included */
-	double tflops, microseconds;
+	double tflops, peak_tflops,
+		microseconds; /* the peak: of the kinds that it multiplies with */
 	const char *bound;
 };
 
@@ -108,7 +111,7 @@ double tc_estimate_misses(struct kern *k, struct err *err, struct arena *arena, 
 /* ---- estimate_run.c ---------------------------------------------------------------------------
  */
 
-/* Completes clocks, tensor_clocks, flop, bytes and k_steps. */
+/* Completes clocks, tensor_clocks, full_clocks, flop, bytes and k_steps. */
 void tc_estimate_run(struct kern *k, struct err *err, struct arena *arena, struct estimate *e);
 
 #endif

@@ -233,8 +233,14 @@ static double rate_of(enum mma_kind kind)
 	return rates[kind];
 }
 
-/* Clocks of the tensor core of one CTA; *smem: bytes of operands that it reads from SMEM. */
-static double mma_clocks(const struct mma_op *m, double *smem, double *flop)
+/* What one tc.mma asks of one CTA's SM. */
+struct mma_cost {
+	double clocks;      /* of the tensor core */
+	double full_clocks; /* were all its rows in use */
+	double smem, flop;  /* smem: bytes of operands that it reads from SMEM */
+};
+
+static struct mma_cost cost_of(const struct mma_op *m)
 {
 	struct mma_shape shape;
 
@@ -242,20 +248,23 @@ static double mma_clocks(const struct mma_op *m, double *smem, double *flop)
 	int64_t n = m->acc->shape[1].size;
 	double a_bytes = (double)shape.m * (double)m->a->shape[1].size * shape.a_bits / 8;
 	double b_bytes = (double)shape.depth * (double)shape.n * shape.b_bits / 8;
-	/* A half-filled instruction takes as long as a full one. */
-	double rows = shape.m <= 64 ? 128 : (double)shape.m;
 	double rate = tc_cost.mma_flop * (shape.row ? rate_of(shape.row->kind) : 1);
+	double flop = 2.0 * (double)shape.m * (double)n * (double)shape.depth;
+	double full = flop / (shape.sparse ? 2 * rate : rate);
 
-	*smem = (shape.a_in_tmem ? 0 : a_bytes) + b_bytes;
-	*flop = 2.0 * (double)shape.m * (double)n * (double)shape.depth;
-	return 2.0 * rows * (double)n * (double)shape.depth / (shape.sparse ? 2 * rate : rate);
+	return (struct mma_cost){/* A half-filled instruction takes as long as a full one. */
+				 .clocks = shape.m <= 64 ? full * 128 / (double)shape.m : full,
+				 .full_clocks = full,
+				 .smem = (shape.a_in_tmem ? 0 : a_bytes) + b_bytes,
+				 .flop = flop};
 }
 
 static void mma(struct sim *s, struct actor *a, const struct op *o)
 {
 	const struct mma_op *m = &o->u.mma;
 	unsigned axes = m->collective_axis >= 0 ? 1u << m->collective_axis : 0;
-	double smem, flop, clocks = mma_clocks(m, &smem, &flop), end = 0;
+	struct mma_cost cost = cost_of(m);
+	double end = 0;
 
 	/* Of a pair one CTA issues for both. */
 	for (int q = 0; q < s->ranks; q++) {
@@ -265,11 +274,12 @@ static void mma(struct sim *s, struct actor *a, const struct op *o)
 		    !(axes && tc_cluster_reaches(s->kern, a->cta->rank, q, axes)))
 			continue;
 		sm->tensor_free = later(a->time + tc_cost.issue, sm->tensor_free) +
-				  later(clocks, smem / tc_cost.smem_bytes);
+				  later(cost.clocks, cost.smem / tc_cost.smem_bytes);
 		end = later(end, sm->tensor_free);
-		s->e->tensor_clocks += clocks;
-		s->e->flop += flop;
-		s->e->bytes[PATH_SMEM] += smem;
+		s->e->tensor_clocks += cost.clocks;
+		s->e->full_clocks += cost.full_clocks;
+		s->e->flop += cost.flop;
+		s->e->bytes[PATH_SMEM] += cost.smem;
 	}
 	s->e->k_steps++;
 	if (m->barrier.barrier)
@@ -559,6 +569,7 @@ static void scale(struct sim *s)
 
 	e->flop *= clusters;
 	e->tensor_clocks *= clusters / e->machine->sms;
+	e->full_clocks *= clusters / e->machine->sms;
 	for (int i = 0; i < PATH_COUNT; i++) {
 		e->bytes[i] *= clusters / e->machine->sms;
 		e->busy[i] *= clusters / e->machine->sms;

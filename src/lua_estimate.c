@@ -33,7 +33,7 @@ static void push(lua_State *L, const struct estimate *e)
 {
 	double k_steps = e->k_steps > 0 ? e->k_steps : 1;
 
-	lua_createtable(L, 0, 20);
+	lua_createtable(L, 0, 21);
 	tc_set_string(L, "machine", e->machine->name);
 	tc_set_integer(L, "ctas_per_sm", e->ctas_per_sm);
 	tc_set_string(L, "occupancy_limit", e->occupancy_limit);
@@ -53,6 +53,7 @@ static void push(lua_State *L, const struct estimate *e)
 	tc_set_string(L, "bound", e->bound);
 	tc_set_number(L, "utilization", e->utilization);
 	tc_set_number(L, "tflops", e->tflops);
+	tc_set_number(L, "peak_tflops", e->peak_tflops);
 	tc_set_number(L, "microseconds", e->microseconds);
 	luaL_setmetatable(L, "tcmma.estimate");
 }

@@ -481,11 +481,11 @@ static const struct tc_function methods[] = {
 	 "driver: nvJitLink does not honour it. `estimate` (or `estimate_missing` with the reason) "
 	 "says what the kernel would reach on a machine of the target with TMEM, by a model that "
 	 "docs/performance.md describes: `machine`, `ctas_per_sm`, `occupancy_limit`, `ctas`, "
-	 "`waves`, `clocks` of the kernel, `tensor_clocks` of its MMAs, `flop`, `k_steps` (MMAs of "
-	 "an SM), `bytes` and `bytes_per_k_step` of an SM and `busy` (0 to 1) by path (`dram`, "
-	 "`l2`, "
-	 "`smem`, `tmem`, `out`), `l2_miss`, `bound`, `utilization` (of the peak), `tflops`, "
-	 "`microseconds`."},
+	 "`waves`, `clocks` of the kernel, `tensor_clocks` that its MMAs occupy the tensor core, "
+	 "`flop`, `k_steps` (MMAs of an SM), `bytes` and `bytes_per_k_step` of an SM and `busy` (0 "
+	 "to 1) by path (`dram`, `l2`, `smem`, `tmem`, `out`; `tensor`: the tensor core, which "
+	 "MMAs of 64 rows occupy as those of 128 do), `l2_miss`, `bound`, `utilization` (`tflops` "
+	 "of `peak_tflops`, the peak of the kinds that it multiplies with), `microseconds`."},
 	{"dump", kernel_dump,
 	 "dump(pass: string, opts?: {target?: string}) -> string\n"
 	 "The kernel after a pass of the compiler: `\"record\"`, `\"lower\"`, `\"roles\"`, "
