@@ -5,6 +5,8 @@
 local tc = require "tcmma"
 local kernels = require "compiler_kernels"
 local mma = require "mma_kernels"
+local sparse = require "sparse_kernels"
+local collective = require "collective_kernels"
 local json = require "dkjson"
 local process = require "process"
 
@@ -109,28 +111,123 @@ local function same_copies(title, witness, o)
   end)
 end
 
--- Registers, spills and the roles' barriers of a pipelined matmul of the tile; the block's own barrier comes to them.
-local function no_larger(title, witness, kernel)
-  it("resources of " .. title, function()
-    local ours, why = kernel:info{ target = "sm_100a" }
-    local module = tc.ptx(read(witness), { target = "sm_100a" })
-    local theirs = module:kernel(module:kernels()[1].name):info()
-    if not ours or not theirs or not ours.registers or not theirs.registers then
-      return pending(why or "no assembler")
-    end
-    assert.is_true(ours.registers <= 1.1 * theirs.registers, ours.registers .. " registers")
-    assert.equal(0, ours.spill_stores + ours.spill_loads)
-    assert.is_true(ours.named_barriers <= theirs.barriers)
+-- Registers, spills and barriers, as the assembler counts them for both.
+local function resources(text)
+  local module = tc.ptx(text, { target = "sm_100a" })
+  local info = module:kernel(module:kernels()[1].name):info()
+  return info.registers and info, info.assembler_missing
+end
+
+local function ours(kernel) return resources(kernel:ptx{ target = "sm_100a" }) end
+
+-- Where witnesses have the tile: the leanest of them.  `barriers` names those whose threads share the work in the same
+-- way, in one role or in several: barriers are for that.
+local function no_larger(title, o)
+  it(title, function()
+    local mine, why = ours(o.kernel)
+    if not mine then return pending(why) end
+    local registers, barriers = math.huge, math.huge
+    for _, name in ipairs(o.witnesses) do registers = math.min(registers, resources(read(name)).registers) end
+    for _, name in ipairs(o.barriers) do barriers = math.min(barriers, resources(read(name)).barriers) end
+    assert.is_true(mine.registers <= 1.1 * registers, mine.registers .. " registers, the leanest has " .. registers)
+    assert.is_true(mine.barriers <= barriers, mine.barriers .. " barriers, the leanest has " .. barriers)
+    assert.equal(0, mine.spill_stores + mine.spill_loads + mine.stack)
   end)
 end
 
-describe("No larger than another compiler's:", function()
-  no_larger("bf16, 128 x 256 x 64", "triton_sm100_gemm_128x256x64_sub_w4",
-    kernels.matmul{ m = 256, n = 512, k = 384, dtype = tc.bf16, tm = 128, tn = 256, tk = 64, stages = 4 })
-  no_larger("e4m3, 128 x 128 x 128", "gluon_sm100_ws_fp8",
-    kernels.matmul{ m = 256, n = 256, k = 512, dtype = tc.e4m3, tm = 128, tn = 128, tk = 128, stages = 3 })
-  no_larger("mxfp8, 128 x 128 x 128", "triton_sm100_scaled_mxfp8",
-    mma.pipelined{ a = tc.e4m3, scale = tc.e8m0, block = 32, tk = 128 })
+describe("No larger than the leanest of other compilers':", function()
+  local bf16 = { "gluon_sm100_blocked_bf16", "triton_sm100_gemm_128x256x64_sub_w4" }
+  local several = { "gluon_sm100_ws_fp8" } -- roles
+
+  no_larger("bf16, 128 x 256 x 64, unpipelined", { witnesses = bf16, barriers = bf16,
+    kernel = mma.tile{ m = 128, n = 256, k = 64, a = tc.bf16, b = tc.bf16, d = tc.f32, b_transposed = true } })
+  no_larger("bf16, 128 x 256 x 64", { witnesses = bf16, barriers = several,
+    kernel = kernels.matmul{ m = 256, n = 512, k = 384, dtype = tc.bf16, tm = 128, tn = 256, tk = 64, stages = 4 } })
+  no_larger("e4m3, 128 x 128 x 128", { witnesses = several, barriers = several,
+    kernel = kernels.matmul{ m = 256, n = 256, k = 512, dtype = tc.e4m3, tm = 128, tn = 128, tk = 128, stages = 3 } })
+  no_larger("mxfp8, 128 x 128 x 128", { witnesses = { "triton_sm100_scaled_mxfp8" }, barriers = several,
+    kernel = mma.pipelined{ a = tc.e4m3, scale = tc.e8m0, block = 32, tk = 128 } })
+  -- Attention has two tiles of 128 x 128 more, and spills.  A role's barrier is its own, even where the role is the
+  -- block: one more than the witness has.
+  no_larger("bf16, A in tensor memory, 128 x 128 x 128", { witnesses = { "triton_sm100_attn_d128" }, barriers = several,
+    kernel = mma.tile{ m = 128, n = 128, k = 128, a = tc.bf16, b = tc.bf16, d = tc.f32, a_tmem = "store" } })
+end)
+
+-- Kinds that no witness has: no spill, no more barriers, and at most a tenth more registers than the f16 kernel of the
+-- same tile, of the same roles and epilogue, which the comparisons above hold.
+describe("No larger than the f16 kernel of the tile:", function()
+  local function bound(title, f16, kernel, more_barriers)
+    it(title, function()
+      local mine, why = ours(kernel)
+      if not mine then return pending(why) end
+      local base = ours(f16)
+      assert.is_true(mine.registers <= 1.1 * base.registers, mine.registers .. " registers, f16 " .. base.registers)
+      assert.is_true(mine.barriers <= base.barriers + (more_barriers or 0),
+        mine.barriers .. " barriers, f16 " .. base.barriers)
+      assert.equal(0, mine.spill_stores + mine.spill_loads + mine.stack)
+    end)
+  end
+  local function tile(o)
+    o.m, o.n, o.b_transposed, o.b = 128, 256, true, o.b or o.a
+    o.d = o.d or (o.a.kind == "float" and tc.f32 or tc.i32)
+    return mma.tile(o)
+  end
+  local f16 = tile{ k = 64, a = tc.f16 }
+
+  bound("i8", f16, tile{ k = 128, a = tc.i8 })
+  bound("u8 with i8", f16, tile{ k = 128, a = tc.u8, b = tc.i8 })
+  bound("tf32", f16, tile{ k = 32, a = tc.f32 })
+  bound("e4m3 with e5m2 into f16", f16, tile{ k = 128, a = tc.e4m3, b = tc.e5m2, d = tc.f16 })
+  bound("fp6", f16, tile{ k = 128, a = tc.e2m3, b = tc.e3m2 })
+  bound("fp4 in bytes", f16, tile{ k = 128, a = tc.e2m1, padded = true })
+  bound("mxfp8", f16, tile{ k = 128, a = tc.e4m3, scale = tc.e8m0, block = 32 })
+  bound("mxfp4", f16, tile{ k = 256, a = tc.e2m1, scale = tc.e8m0, block = 32 })
+  bound("nvfp4", f16, tile{ k = 256, a = tc.e2m1, scale = tc.e4m3, block = 16 })
+
+  local function ring(dtype, scale, block, tk) return mma.pipelined{ a = dtype, scale = scale, block = block, tk = tk } end
+  local mxfp8 = ring(tc.e4m3, tc.e8m0, 32, 128) -- held above
+  bound("nvfp4 in a ring", mxfp8, ring(tc.e2m1, tc.e4m3, 16, 256))
+  bound("mxfp4 in a ring", mxfp8, ring(tc.e2m1, tc.e8m0, 32, 256))
+
+  for _, o in ipairs{ { a = "f16" }, { a = "f32", k = 128, tile = 64 }, { a = "e4m3" }, { a = "i8" },
+                      { a = "e2m1", pattern = "4:8", scale = "e4m3", block = 32, k = 512, tile = 256 } } do
+    o.n, o.k, o.tile = 256, o.k or 256, o.tile or 128
+    bound("sparse " .. o.a, f16, sparse.kernel(o))
+  end
+
+  -- Here one role issues in the leader and stores in both CTAs: it meets at a barrier of its own behind the branch.
+  local function pair(title, o)
+    o.n, o.b_transposed, o.b = 256, true, o.b or o.a
+    o.d = o.d or (o.a.kind == "float" and tc.f32 or tc.i32)
+    bound(title .. ", a pair", f16, collective.tile(o), 1)
+  end
+  pair("bf16", { k = 64, a = tc.bf16 })
+  pair("tf32", { k = 32, a = tc.f32 })
+  pair("e4m3", { k = 128, a = tc.e4m3 })
+  pair("i8", { k = 128, a = tc.i8 })
+  pair("fp6 with fp4", { k = 128, a = tc.e2m3, b = tc.e2m1, padded = true })
+  pair("mxfp8", { k = 128, a = tc.e4m3, scale = tc.e8m0, block = 32 })
+  pair("nvfp4", { k = 256, a = tc.e2m1, scale = tc.e4m3, block = 16 })
+  pair("sparse f16", { k = 128, a = tc.f16, sparse = 64 })
+  pair("bf16 of 64 rows", { rows = 64, k = 64, a = tc.bf16 })
+  bound("bf16, a pair with roles and a ring", f16, collective.matmul{ dtype = tc.bf16, b_transposed = true, stages = 4 })
+end)
+
+-- docs/hardware.md and collective_constants_spec say so.  A witness of a pair or of another kind belongs into the
+-- comparisons here.
+describe("The witnesses", function()
+  it("multiply with these kinds, in one CTA", function()
+    local list = assert(io.popen("ls " .. directory .. "*_sm100_*.ptx"))
+    local found = {}
+    for path in list:lines() do
+      local file = assert(io.open(path))
+      for name in file:read "a":gmatch "tcgen05%.mma%S*" do found[#found + 1] = name end
+      file:close()
+    end
+    list:close()
+    assert.same({ "tcgen05.mma.cta_group::1.kind::f16", "tcgen05.mma.cta_group::1.kind::f8f6f4",
+      "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X" }, set(found))
+  end)
 end)
 
 describe("Constants of another compiler:", function()
