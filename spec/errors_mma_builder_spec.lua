@@ -80,13 +80,13 @@ describe("Sizes:", function()
    refuses("N of int8, M = 64", "In 1 CTA integer MMA, N must be a multiple of 16, got N=40",
       case({ a = tc.i8, d = tc.i32, m = 64, n = 40, b_t = true }, nil,
         { a = tc.i8, d = tc.i32, m = 64, n = 48, b_t = true }))
-   refuses("collective N", "In 2 CTA MMA, N must be a multiple of 8, got N=4", function()
-      local acc = tc.tmem({ 128, 8 }, tc.f32, { collective = true })
-      local good = tc.tmem({ 128, 16 }, tc.f32, { collective = true })
-      local a, b = tc.smem({ 128, 64 }, tc.f16), tc.smem({ 4, 64 }, tc.f16, { swizzle = "none", tiling = { 4, 8 } }):T()
-      local eight = tc.smem({ 8, 64 }, tc.f16):T()
+   refuses("collective N of int8", "In 2 CTA integer MMA, N must be a multiple of 16, got N=8", function()
+      local acc = tc.tmem({ 128, 16 }, tc.i32, { collective = true })
+      local good = tc.tmem({ 128, 32 }, tc.i32, { collective = true })
+      local a, b = tc.smem({ 128, 64 }, tc.i8), tc.smem({ 8, 64 }, tc.i8):T()
+      local sixteen = tc.smem({ 16, 64 }, tc.i8):T()
       return function() tc.mma(acc, a, b, { collective_axis = "x" }) end,
-         function() tc.mma(good, a, eight, { collective_axis = "x" }) end
+         function() tc.mma(good, a, sixteen, { collective_axis = "x" }) end
    end, pair)
    refuses("collective N above 128", "Only N <= 128 are supported for collective MMA", function()
       local acc = tc.tmem({ 128, 512 }, tc.f32, { collective = true })

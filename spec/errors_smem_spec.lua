@@ -34,8 +34,28 @@ describe("tc.smem refuses", function()
       "tiling must have at most as many dimensions as the shape (128, 64), got (2, 8, 64)",
       alloc { { 128, 64 }, tc.f16, { swizzle = 128, tiling = { 2, 8, 64 } } })
    refuses("swizzled rows that are no multiple of 8",
-      "A swizzled SMEM Ref needs a multiple of 8 rows, got shape (4, 64)",
+      "A swizzled or tiled SMEM Ref needs a multiple of 8 rows, got shape (4, 64)",
       alloc({ { 4, 64 }, tc.f16, { swizzle = 128 } }, { { 4, 64 }, tc.f16 }))
+   refuses("tiled rows that are no multiple of 8",
+      "A swizzled or tiled SMEM Ref needs a multiple of 8 rows, got shape (12, 64)",
+      alloc({ { 12, 64 }, tc.f16, { swizzle = "none", tiling = { 8 } } },
+         { { 16, 64 }, tc.f16, { swizzle = "none", tiling = { 8 } } }))
+   for _, shape in ipairs { { 12, 8 }, { 60, 8 }, { 300, 8 }, { 12, 64 } } do
+      refuses(("a tiling without swizzle that does not divide (%d, %d)"):format(table.unpack(shape)),
+         ("Shape (%d, %d) is not divisible by tiling (8, 8)"):format(table.unpack(shape)),
+         alloc({ shape, tc.f16, { swizzle = "none", tiling = { 8, 8 } } },
+            { { 16, shape[2] }, tc.f16, { swizzle = "none", tiling = { 8, 8 } } }))
+   end
+   refuses("a tiling of too many dimensions, without swizzle",
+      "tiling must have at most as many dimensions as the shape (128, 64), got (2, 8, 8)",
+      alloc { { 128, 64 }, tc.f16, { swizzle = "none", tiling = { 2, 8, 8 } } })
+   refuses("tiles without swizzle that are neither of 16 bytes nor whole rows",
+      "Cannot apply (8, 4) with no swizzle to memref with shape (304, 64).",
+      alloc({ { 304, 64 }, tc.f16, { swizzle = "none", tiling = { 8, 4 } } },
+         { { 304, 64 }, tc.f16, { swizzle = "none", tiling = { 8, 64 } } }))
+   refuses("tiles of half of a core matrix", "Cannot apply (4, 64) with 128 to memref with shape (128, 64).",
+      alloc({ { 128, 64 }, tc.f16, { swizzle = 128, tiling = { 4, 64 } } },
+         { { 128, 64 }, tc.f16, { swizzle = 128, tiling = { 16, 64 } } }))
    refuses("a swizzled vector", "A swizzled SMEM Ref needs at least two dimensions, got shape (64,)",
       alloc({ { 64 }, tc.f16, { swizzle = 128 } }, { { 64 }, tc.f16, { swizzle = "none" } }))
    refuses("what no memory holds", "SMEM Ref of shape (1048576, 1048576) is too large",

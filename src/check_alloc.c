@@ -1,5 +1,5 @@
 /* Allocations: TMEM layout, packing and columns; SMEM swizzle; unions. */
-#include "tc.h"
+#include "compile.h"
 
 #include <string.h>
 
@@ -45,36 +45,87 @@ static void check_dimensions(struct kern *k, const struct alloc *a)
 
 /* ---- SMEM ------------------------------------------------------------------------- */
 
+/* Rows of a core matrix, of which panels are made. */
+#define CORE_ROWS 8
+
+static int64_t swizzle_span(const struct alloc *a, int swizzle)
+{
+	return 8 * swizzle / tc_stored_bits(a);
+}
+
+/* Columns of a tile: the whole row, unless the tiling cuts it. */
+static int64_t tile_columns(const struct alloc *a)
+{
+	if (a->tiling_rank)
+		return a->tiling[a->tiling_rank - 1];
+	return a->rank ? a->shape[a->rank - 1].size : 1;
+}
+
+/* Panels are core matrices one above the other, and so are the tiles they fall into. */
+static bool tiles_are_panels(const struct alloc *a)
+{
+	return a->tiling_rank < 2 || a->tiling[a->tiling_rank - 2] % CORE_ROWS == 0;
+}
+
 static bool swizzle_fits(const struct alloc *a, int swizzle)
 {
-	return a->rank >= 2 && a->shape[a->rank - 2].size % 8 == 0 &&
-	       a->shape[a->rank - 1].size % (8 * swizzle / tc_stored_bits(a)) == 0;
+	int64_t span = swizzle_span(a, swizzle);
+
+	return a->rank >= 2 && a->shape[a->rank - 2].size % CORE_ROWS == 0 &&
+	       a->shape[a->rank - 1].size % span == 0 &&
+	       (!a->tiling_given || (tile_columns(a) == span && tiles_are_panels(a)));
+}
+
+static void choose_swizzle(struct alloc *a)
+{
+	a->swizzle = 0;
+	for (int w = 128; w >= 32 && !a->swizzle; w /= 2)
+		if (swizzle_fits(a, w))
+			a->swizzle = w;
 }
 
 static void check_swizzle(struct kern *k, const struct alloc *a)
 {
-	int64_t span;
+	int64_t span = swizzle_span(a, a->swizzle);
 
-	if (a->swizzle == 0)
-		return;
-	if (a->swizzle != 32 && a->swizzle != 64 && a->swizzle != 128)
-		tc_documented(&k->err, SWIZZLE, "", tc_integer_text(k, a->swizzle));
 	if (a->rank < 2)
 		tc_documented(&k->err, SMEM_RANK, "", dims_text(k, a));
-	span = 8 * a->swizzle / tc_stored_bits(a);
 	if (a->shape[a->rank - 1].size % span)
 		tc_documented(&k->err, SWIZZLE_SPAN, "", tc_integer_text(k, a->swizzle),
 			      tc_integer_text(k, span), dims_text(k, a));
-	if (a->shape[a->rank - 2].size % 8)
-		tc_documented(&k->err, SMEM_ROWS, "", dims_text(k, a));
+}
+
+static void check_tile_span(struct kern *k, const struct alloc *a)
+{
+	int64_t tiled[2 * TC_MAX_RANK], span = swizzle_span(a, a->swizzle);
+	int outer = a->rank - a->tiling_rank, count = 0;
+
+	if (tile_columns(a) == span)
+		return;
+	for (int i = 0; i < a->rank; i++)
+		tiled[count++] =
+			i < outer ? a->shape[i].size : a->shape[i].size / a->tiling[i - outer];
+	for (int i = 0; i < a->tiling_rank; i++)
+		tiled[count++] = a->tiling[i];
+	tc_documented(&k->err, SWIZZLE_SPAN, "", tc_integer_text(k, a->swizzle),
+		      tc_integer_text(k, span), numbers_text(k, tiled, count));
+}
+
+/* Tiles are pieces of the panels that there are, or of a plain array whole rows. */
+static bool tiling_applies(const struct alloc *a)
+{
+	struct smem_layout s;
+
+	tc_smem_layout(a, &s);
+	if (s.panelled)
+		return tiles_are_panels(a);
+	return a->rank < 2 || tile_columns(a) == a->shape[a->rank - 1].size;
 }
 
 /* An explicit tiling has to be what the swizzle wants; without one, the tiles are chosen. */
 static void check_tiling(struct kern *k, const struct alloc *a)
 {
-	int64_t tiled[2 * TC_MAX_RANK];
-	int outer = a->rank - a->tiling_rank, count = 0;
-	int64_t span, last;
+	int outer = a->rank - a->tiling_rank;
 
 	if (outer < 0)
 		tc_documented(&k->err, TILING_RANK, "", dims_text(k, a),
@@ -83,35 +134,37 @@ static void check_tiling(struct kern *k, const struct alloc *a)
 		if (a->tiling[i] < 1 || a->shape[outer + i].size % a->tiling[i])
 			tc_documented(&k->err, TILING_DIVIDES, "", dims_text(k, a),
 				      numbers_text(k, a->tiling, a->tiling_rank));
-	for (int i = 0; i < a->rank; i++)
-		tiled[count++] =
-			i < outer ? a->shape[i].size : a->shape[i].size / a->tiling[i - outer];
-	for (int i = 0; i < a->tiling_rank; i++)
-		tiled[count++] = a->tiling[i];
-	last = count ? tiled[count - 1] : 1;
-	span = a->swizzle ? 8 * a->swizzle / tc_stored_bits(a) : last;
-	if (last != span)
-		tc_documented(&k->err, SWIZZLE_SPAN, "", tc_integer_text(k, a->swizzle),
-			      tc_integer_text(k, span), numbers_text(k, tiled, count));
+	if (a->swizzle)
+		check_tile_span(k, a);
+	if (!tiling_applies(a))
+		tc_documented(&k->err, TILING_APPLIES, "",
+			      numbers_text(k, a->tiling, a->tiling_rank),
+			      a->swizzle ? tc_integer_text(k, a->swizzle) : "no swizzle",
+			      dims_text(k, a));
+}
+
+/* Panels begin at multiples of 128 bytes. */
+static void check_panel_rows(struct kern *k, const struct alloc *a)
+{
+	struct smem_layout s;
+
+	tc_smem_layout(a, &s);
+	if (s.panelled && s.rows % CORE_ROWS)
+		tc_documented(&k->err, SMEM_ROWS, "", dims_text(k, a));
 }
 
 static void check_smem(struct kern *k, struct alloc *a)
 {
 	check_dimensions(k, a);
-	if (a->swizzle_given) {
-		if (a->tiling_given && (a->swizzle == 32 || a->swizzle == 64 || a->swizzle == 128))
-			check_tiling(k, a);
-		check_swizzle(k, a);
-		return;
-	}
-	a->swizzle = 0;
-	for (int w = 128; w >= 32 && !a->swizzle; w /= 2)
-		if (swizzle_fits(a, w) &&
-		    (!a->tiling_given || a->tiling_rank == 0 ||
-		     a->tiling[a->tiling_rank - 1] == 8 * w / tc_stored_bits(a)))
-			a->swizzle = w;
+	if (!a->swizzle_given)
+		choose_swizzle(a);
+	if (a->swizzle && a->swizzle != 32 && a->swizzle != 64 && a->swizzle != 128)
+		tc_documented(&k->err, SWIZZLE, "", tc_integer_text(k, a->swizzle));
 	if (a->tiling_given)
 		check_tiling(k, a);
+	if (a->swizzle)
+		check_swizzle(k, a);
+	check_panel_rows(k, a);
 }
 
 /* ---- TMEM -------------------------------------------------------------------------- */

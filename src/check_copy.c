@@ -127,6 +127,12 @@ static void check_smem_side(struct kern *k, const struct ref *r)
 		tc_documented(&k->err, COPY_BOX, tc_got(k, "the SMEM ref", r), tc_shape_text(k, r));
 }
 
+/* Columns by which a copy may begin: 4-bit elements have no address of their own. */
+static int column_unit(enum dtype t)
+{
+	return tc_dtypes[t].bits == 4 ? 2 : tc_tma_unit(t);
+}
+
 static void check_gmem_side(struct kern *k, const struct ref *gmem, const struct ref *smem)
 {
 	const struct alloc *a = gmem->alloc;
@@ -148,9 +154,9 @@ static void check_gmem_side(struct kern *k, const struct ref *gmem, const struct
 				      stride < 0 ? "dynamic" : tc_integer_text(k, stride));
 		}
 	}
-	if (tc_val_divisor(gmem->start[a->rank - 1]) % tc_tma_unit(a->dtype))
+	if (tc_val_divisor(gmem->start[a->rank - 1]) % column_unit(a->dtype))
 		tc_documented(&k->err, COPY_UNIT, tc_got(k, "the GMEM ref", gmem),
-			      tc_integer_text(k, tc_tma_unit(a->dtype)), tc_dtypes[a->dtype].name);
+			      tc_integer_text(k, column_unit(a->dtype)), tc_dtypes[a->dtype].name);
 	/* The types that TMA pads have rules of their own. */
 	if ((tc_dtypes[a->dtype].bits >= 8 || tc_tma_unit(a->dtype) > 1) && a->rank > 0 &&
 	    tc_val_is_const(gmem->start[a->rank - 1], &start) &&
@@ -162,17 +168,23 @@ static void check_gmem_side(struct kern *k, const struct ref *gmem, const struct
 }
 
 /* The types of TMA that pad move 128 elements a row of the box, and know one swizzle. */
+static void check_padded_gmem(struct kern *k, const struct ref *gmem)
+{
+	int last = gmem->alloc->rank - 1;
+	int64_t all = gmem->alloc->shape[last].size, columns = gmem->extent[last].size;
+
+	if (columns % TC_PADDED_ROW || (all >= 0 && all % TC_PADDED_ROW) ||
+	    tc_val_divisor(gmem->start[last]) % TC_PADDED_ROW)
+		tc_documented(&k->err, COPY_PADDED, tc_got(k, "the GMEM ref", gmem));
+}
+
 static void check_padded(struct kern *k, const struct ref *gmem, const struct ref *smem)
 {
 	const struct alloc *a = smem->alloc;
-	int64_t columns = smem->extent[a->rank - 1].size;
-	int64_t all = gmem->alloc->shape[gmem->alloc->rank - 1].size;
 
-	if (columns % TC_PADDED_ROW || (has_panels(a) && a->swizzle != 128))
+	if (smem->extent[a->rank - 1].size % TC_PADDED_ROW || (has_panels(a) && a->swizzle != 128))
 		tc_documented(&k->err, COPY_PADDED, tc_got(k, "the SMEM ref", smem));
-	if ((all >= 0 && all % TC_PADDED_ROW) ||
-	    tc_val_divisor(gmem->start[gmem->alloc->rank - 1]) % TC_PADDED_ROW)
-		tc_documented(&k->err, COPY_PADDED, tc_got(k, "the GMEM ref", gmem));
+	check_padded_gmem(k, gmem);
 }
 
 static void check_tma(struct kern *k, const struct ref *gmem, const struct ref *smem)
@@ -202,6 +214,8 @@ void tc_check_tma_gmem(struct kern *k, const struct ref *r)
 	if (bits % 128)
 		tc_documented(&k->err, COPY_LAST_BITS, tc_got(k, "the GMEM ref", r),
 			      tc_integer_text(k, bits));
+	if (tc_dtypes[r->alloc->dtype].bits == 6)
+		check_padded_gmem(k, r);
 }
 
 /* ---- clusters ------------------------------------------------------------------------------ */

@@ -91,7 +91,7 @@ void tc_check_gather_copy(struct kern *k, const struct copy_op *c)
 	int64_t bytes;
 
 	check_bits(k, a);
-	if (a->padded)
+	if (tc_stored_bits(a) != tc_dtypes[a->dtype].bits)
 		tc_documented(&k->err, GATHER_PADDED, tc_got(k, "the SMEM ref", smem));
 	if (smem->transposed)
 		tc_documented(&k->err, COPY_TRANSPOSED, tc_got(k, "the SMEM ref", smem));
@@ -100,7 +100,7 @@ void tc_check_gather_copy(struct kern *k, const struct copy_op *c)
 	if (c->reduce)
 		tc_documented(&k->err, GATHER_REDUCE, "");
 	tc_smem_layout(a, &s);
-	bytes = s.swizzle ? s.row_bytes : smem->extent[a->rank - 1].size * tc_stored_bits(a) / 8;
+	bytes = s.panelled ? s.row_bytes : smem->extent[a->rank - 1].size * tc_stored_bits(a) / 8;
 	if (4 * bytes % 128)
 		tc_documented(&k->err, GATHER_BYTES, tc_got(k, "the SMEM ref", smem),
 			      tc_integer_text(k, 4 * bytes));

@@ -16,9 +16,9 @@ static struct maddr rows_address(struct low *l, const struct ref *rows)
 	if (rows->alloc->space == SP_GMEM)
 		return (struct maddr){.reg = tc_low_gmem_address(l, rows)};
 	tc_low_smem_view(l, rows, &v);
-	if (v.layout.swizzle)
+	if (v.layout.panelled)
 		tc_low_fail(l, "row numbers are read from a plain SMEM ref: allocate it with "
-			       "swizzle = \"none\"");
+			       "swizzle = \"none\" and no tiling");
 	offset = tc_low_add(l, tc_low_mul(l, v.row, v.layout.row_bytes),
 			    tc_low_mul(l, v.column, bytes));
 	return tc_low_smem_at(l, &v, offset);
@@ -110,7 +110,7 @@ static struct maddr piece_at(struct low *l, const struct gathering *g, int64_t r
 	struct maddr a = g->view.tile;
 	struct mopnd offset;
 
-	if (s->swizzle) {
+	if (s->panelled) {
 		offset = tc_low_mul(l, tc_low_udiv(l, g->view.column, s->panel_columns),
 				    s->panel_bytes);
 		a.offset += panel * s->panel_bytes;
@@ -156,7 +156,7 @@ static void plan_gather(struct low *l, struct gathering *g)
 	const struct smem_layout *s = &g->view.layout;
 
 	tc_low_smem_view(l, g->smem, &g->view);
-	g->columns = s->swizzle ? s->panel_columns : g->view.columns;
+	g->columns = s->panelled ? s->panel_columns : g->view.columns;
 	if (g->columns > g->view.columns)
 		g->columns = g->view.columns;
 	if (g->columns > 256)
@@ -200,16 +200,18 @@ enum {
 	MOST_BOXES = 256
 };
 
-/* Elements of 16 bytes: rows of boxes are multiples of them. */
-static int64_t row_unit(const struct alloc *a)
+/* Of so many columns, those of a box: its rows are multiples of 16 bytes. */
+static int64_t box_columns(const struct alloc *a, int64_t columns)
 {
-	return 128 / tc_dtypes[a->dtype].bits;
+	int bits = tc_dtypes[a->dtype].bits;
+
+	return bits == 6 ? TC_PADDED_ROW : tc_largest_divisor(columns, TC_MAP_BOX, 128 / bits);
 }
 
 static void prefetch_rows(struct low *l, const struct ref *r)
 {
 	struct maddr numbers = rows_address(l, r->rows);
-	int64_t columns = tc_largest_divisor(r->shape[1].size, 256, row_unit(r->alloc));
+	int64_t columns = box_columns(r->alloc, r->shape[1].size);
 	struct mopnd coordinate[TC_MAP_RANK], place[2];
 	struct mreg tensormap;
 	struct param map;
@@ -241,12 +243,13 @@ static bool plan_prefetch(struct low *l, const struct ref *r, int most, struct p
 {
 	p->boxes = 1;
 	for (int axis = r->alloc->rank - 1; axis >= 0; axis--) {
-		int64_t unit = axis == r->alloc->rank - 1 ? row_unit(r->alloc) : 1;
-		int64_t *box = &p->first.box[axis];
+		int64_t *box = &p->first.box[axis], extent = p->extent[axis];
 
 		*box = 1;
-		if (p->extent[axis] > 1 && most-- > 0)
-			*box = tc_largest_divisor(p->extent[axis], TC_MAP_BOX, unit);
+		if (extent > 1 && most-- > 0)
+			*box = axis == r->alloc->rank - 1
+				       ? box_columns(r->alloc, extent)
+				       : tc_largest_divisor(extent, TC_MAP_BOX, 1);
 		p->boxes *= p->extent[axis] / *box;
 	}
 	return tc_low_plan_map(l, map, r, NULL, p->first.box);
