@@ -72,6 +72,15 @@ describe("bytes of a block", function()
         assert.matches("lane 0, PTX line 15.-write by.-lane 1, PTX line 14", hazards[1].message:gsub("\n", " "))
       end)
 
+      it("read by other lanes, and then by those that write them, race with the first ones", function()
+        local rules, hazards = run(lines({ swapped, load }, { word, load }, { word, store }), 1, space)
+        local undefined = space == "shared" and { "undefined-shared", "undefined-shared" } or {}
+        assert.same({ "warp-race", table.unpack(undefined) }, { rules[#rules], table.unpack(rules, 1, #rules - 1) })
+        assert.matches("lane 0, PTX line 16.-read by.-lane 1, PTX line 14", (hazards[#hazards].message:gsub("\n", " ")))
+        local met = lines({ swapped, load }, { word, load }, "bar.warp.sync -1;", { word, store })
+        assert.is_nil(table.concat((run(met, 1, space)), " "):match "race")
+      end)
+
       it("keep the line of each word where two lines share them", function()
         local half = "and.b32 %r4, %r2, 15; shl.b32 %r4, %r4, 2; setp.lt.u32 %p0, %r2, 16;"
         local upper = "shl.b32 %r4, %r2, 2; setp.ge.u32 %p0, %r2, 16;"

@@ -124,16 +124,23 @@ void emu_block_free_marks(struct emu_hazards *h, struct emu_block *b)
 	b->more_units = b->more_count = 0;
 }
 
-/* The access takes over units of the mark; a read that nothing orders stays. */
-static inline void take_over(const struct emu_check *c, struct emu_mark *m, uint32_t units)
+/* What comes behind the read comes behind that of the mark too: but other lanes of a warp stand
+   beside each other until they meet. */
+static inline bool covers(const struct emu_check *c, const struct emu_mark *m)
 {
 	const struct emu_access *a = c->access;
 
+	if (m->who != a->moment.who)
+		return emu_clock_at(c->reads, m->who) >= m->epoch;
+	return !emu_same_step(a, m->who, m->epoch) || (m->lane == c->lane && m->shift == c->shift);
+}
+
+/* The access takes over units of the mark. */
+static inline void take_over(const struct emu_check *c, struct emu_mark *m, uint32_t units)
+{
 	units &= m->units;
-	if (!units || (!a->write && (m->write || (m->who != a->moment.who &&
-						  emu_clock_at(c->reads, m->who) < m->epoch))))
-		return;
-	m->units &= ~units;
+	if (units && (c->access->write || (!m->write && covers(c, m))))
+		m->units &= ~units;
 }
 
 static void take_over_more(const struct emu_check *c, struct emu_block *b, uint32_t units)

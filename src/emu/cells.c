@@ -216,17 +216,27 @@ static void check_write(struct emu_check *c, struct emu_cell *cell)
 
 /* ---- what is remembered ----------------------------------------------------------------- */
 
+/* What comes behind the read that is made now comes behind the other one too; lanes of a warp stand
+   beside each other until they meet. */
+static bool covers(const struct emu_check *c, uint16_t who, uint32_t epoch, uint8_t lane)
+{
+	const struct emu_access *a = c->access;
+
+	if (who != a->moment.who)
+		return emu_clock_at(c->reads, who) >= epoch;
+	return !emu_same_step(a, who, epoch) || lane == a->lane || lane == EMU_ANY_LANE;
+}
+
 static void note_read(struct emu_check *c, struct emu_cell *cell, uint8_t bytes)
 {
 	const struct emu_access *a = c->access;
 
-	/* A reader that is ordered before this one need not be remembered. */
-	if (cell->read_who && cell->read_who != a->moment.who &&
-	    emu_clock_at(c->reads, cell->read_who) < cell->read_epoch) {
+	if (cell->read_who && !covers(c, cell->read_who, cell->read_epoch, cell->read_lane)) {
 		for (uint32_t i = cell->more; i; i = reader_at(c->hazards, i)->next) {
 			struct emu_reader *r = reader_at(c->hazards, i);
 
-			if (r->moment.who == a->moment.who) {
+			if (r->moment.who == a->moment.who &&
+			    covers(c, r->moment.who, r->moment.epoch, r->lane)) {
 				r->moment.epoch = a->moment.epoch;
 				r->site = a->site;
 				r->lane = a->lane;

@@ -211,9 +211,16 @@ uint32_t emu_note_above(struct emu_hazards *h, const struct emu_mark *mark, uint
 /* ---- reads beside each other -------------------------------------------------------------------
  */
 
-static bool covered(const struct emu_check *c, const struct emu_note *n)
+/* What comes behind the read that looks comes behind the other one too; lanes of a warp stand
+   beside each other until they meet. */
+static bool covered(const struct emu_check *c, const struct emu_note *n, const uint8_t *lanes,
+		    uint32_t units)
 {
-	return n->who == c->access->moment.who || emu_clock_at(c->reads, n->who) >= n->epoch;
+	const struct emu_access *a = c->access;
+
+	if (n->who != a->moment.who)
+		return emu_clock_at(c->reads, n->who) >= n->epoch;
+	return !emu_same_step(a, n->who, n->epoch) || emu_same_lanes(c, lanes, units);
 }
 
 struct kept {
@@ -238,43 +245,53 @@ static uint32_t build(struct emu_notes *n, struct emu_note note, struct kept *ke
 	return !others || add_row(n, kept[0].lanes, &note.lanes) ? add_note(n, &note) : 0;
 }
 
-/* How many reads there are, and how many of them stay; false where there are too many. */
-static bool count_reads(const struct emu_check *c, uint32_t note, uint32_t *count, uint32_t *kept)
-{
-	struct emu_note_walk walk = emu_note_walk(c->hazards, note, NULL);
-	const struct emu_note *read;
+struct reads {
+	uint32_t count, stay;
+	bool of_step; /* some are of the warp, whose lanes have not met since */
+};
 
-	*count = *kept = 0;
-	while ((read = emu_note_next(&walk))) {
-		if (++*count > most_beside)
+/* False where there are too many. */
+static bool count_reads(const struct emu_check *c, struct emu_note_walk walk, uint32_t units,
+			struct reads *reads)
+{
+	const struct emu_note *n;
+
+	*reads = (struct reads){0, 0, false};
+	while ((n = emu_note_next(&walk))) {
+		if (++reads->count > most_beside)
 			return false;
-		*kept += !covered(c, read);
+		reads->stay += !covered(c, n, walk.lanes, units);
+		reads->of_step |= emu_same_step(c->access, n->who, n->epoch);
 	}
 	return true;
 }
 
-uint32_t emu_note_beside(struct emu_check *c, uint32_t note, const uint8_t *lanes)
+uint32_t emu_note_beside(struct emu_check *c, uint32_t note, const uint8_t *lanes, uint32_t units)
 {
 	struct emu_notes *n = &c->hazards->notes;
 	struct emu_note_walk walk = emu_note_walk(c->hazards, note, lanes);
 	struct emu_note own = *emu_note_at(c->hazards, c->note);
 	const struct emu_note *read;
 	struct kept kept[most_beside];
-	uint32_t count, stay, i = 0;
+	struct reads reads;
+	uint32_t i = 0;
 
-	if (!count_reads(c, note, &count, &stay))
+	if (!count_reads(c, walk, units, &reads))
 		return 0;
-	if (!stay)
+	if (!reads.stay) {
+		if (!reads.of_step)
+			c->alone = note;
 		return c->note;
-	if (stay == count) {
+	}
+	if (reads.stay == reads.count) {
 		own.others = note;
 		return add_row(n, lanes, &own.lanes) ? add_note(n, &own) : 0;
 	}
 	while ((read = emu_note_next(&walk))) {
-		if (covered(c, read))
+		if (covered(c, read, walk.lanes, units))
 			continue;
 		kept[i].note = *read;
 		memcpy(kept[i++].lanes, walk.lanes, sizeof kept->lanes);
 	}
-	return build(n, own, kept, stay);
+	return build(n, own, kept, reads.stay);
 }

@@ -69,6 +69,13 @@ enum emu_ordering {
 enum emu_ordering emu_ordering_of(const struct emu_check *check, struct emu_moment earlier,
 				  uint8_t scope, bool write);
 
+/* An earlier access by the same warp whose lanes have not met since. */
+static inline bool emu_same_step(const struct emu_access *access, uint16_t who, uint32_t epoch)
+{
+	return access->kind == EMU_ACTOR_WARP && access->in_order && who == access->moment.who &&
+	       epoch == access->moment.epoch;
+}
+
 /* The lane of a unit; of several, the last. */
 static inline uint8_t emu_lane_of(int8_t lane, uint8_t shift, uint32_t unit)
 {

@@ -196,18 +196,6 @@ static bool after_reads(const struct emu_check *c, const struct emu_units *u, ui
 /* ---- what is noted ----------------------------------------------------------------------------
  */
 
-static uint32_t read_note(struct emu_check *c, uint32_t note, const uint8_t *lanes)
-{
-	uint32_t beside;
-
-	if (note == c->note || note == c->alone)
-		return c->note;
-	beside = emu_note_beside(c, note, lanes);
-	if (beside == c->note)
-		c->alone = note;
-	return beside;
-}
-
 /* False without memory, or where there are many. */
 static bool note_reads(struct emu_check *c, struct emu_units *u, uint32_t units, uint32_t met)
 {
@@ -216,12 +204,16 @@ static bool note_reads(struct emu_check *c, struct emu_units *u, uint32_t units,
 	if (units & ~rest)
 		set(u->read, units & ~rest, c->note);
 	for (uint32_t same; rest; rest &= ~same) {
-		uint32_t beside = read_note(c, u->read[first_of(rest)], u->read_lane);
+		uint32_t note = u->read[first_of(rest)];
 
 		same = alike(u->read, rest);
-		if (!beside)
+		if (note != c->note && note != c->alone)
+			note = emu_note_beside(c, note, u->read_lane, same);
+		else
+			note = c->note;
+		if (!note)
 			return false;
-		set(u->read, same, beside);
+		set(u->read, same, note);
 	}
 	set_lanes(c, u->read_lane, units);
 	return true;
@@ -234,7 +226,7 @@ static inline uint32_t met_before(const struct emu_check *c, const struct emu_un
 }
 
 /* Units that the same instruction has read just so: in a loop, of which nothing has been written
- * since. */
+   since. */
 static bool noted(const struct emu_check *c, const struct emu_units *u, uint32_t units)
 {
 	const struct emu_access *a = c->access;
@@ -242,15 +234,11 @@ static bool noted(const struct emu_check *c, const struct emu_units *u, uint32_t
 		emu_note_walk(c->hazards, u->read[first_of(units)], u->read_lane);
 	const struct emu_note *n;
 
-	while ((n = emu_note_next(&walk)) && n->who != a->moment.who)
-		continue;
-	if (!n || n->epoch != a->moment.epoch || n->site != a->site || !same_sharing(c, n) ||
-	    alike(u->read, units) != units)
-		return false;
-	for (; units; units &= units - 1)
-		if (walk.lanes[first_of(units)] != emu_own_lane(c, first_of(units)))
-			return false;
-	return true;
+	while ((n = emu_note_next(&walk)))
+		if (emu_same_step(a, n->who, n->epoch) && n->site == a->site &&
+		    same_sharing(c, n) && emu_same_lanes(c, walk.lanes, units))
+			return alike(u->read, units) == units;
+	return false;
 }
 
 bool emu_units_touch(struct emu_check *c, struct emu_block *b, uint32_t units)

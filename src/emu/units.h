@@ -41,9 +41,10 @@ static inline const struct emu_note *emu_note_at(const struct emu_hazards *hazar
 uint32_t emu_note_of(struct emu_check *check);
 /* Of a mark. */
 uint32_t emu_note_of_mark(struct emu_hazards *hazards, const struct emu_mark *mark);
-/* Of the read that looks, and those of `note` that have not happened before it; 0 too where there
-   are many. */
-uint32_t emu_note_beside(struct emu_check *check, uint32_t note, const uint8_t *lanes);
+/* Of the read of `units` that looks, and those of `note` that later accesses may race with though
+   they do not race with this one; 0 too where there are many. */
+uint32_t emu_note_beside(struct emu_check *check, uint32_t note, const uint8_t *lanes,
+			 uint32_t units);
 /* Of a mark of a read, and those of `note`. */
 uint32_t emu_note_above(struct emu_hazards *hazards, const struct emu_mark *mark, uint32_t note,
 			const uint8_t *lanes);
@@ -73,6 +74,18 @@ static inline const struct emu_note *emu_note_next(struct emu_note_walk *walk)
 	walk->lanes = walk->next_lanes;
 	walk->next_lanes = note->others ? walk->hazards->notes.rows[note->lanes] : NULL;
 	return note;
+}
+
+/* Each of the units belongs to the lane that touches it now. */
+static inline bool emu_same_lanes(const struct emu_check *check, const uint8_t *lanes,
+				  uint32_t units)
+{
+	EMU_FOR_LANES(unit, units)
+	{
+		if (lanes[unit] != emu_own_lane(check, unit))
+			return false;
+	}
+	return true;
 }
 
 /* ---- units (units.c) ------------------------------------------------------------------------- */
