@@ -44,6 +44,23 @@ describe("tcgen05.mma of two CTAs", function()
       end
     end)
   end
+  for _, n in ipairs{ 288, 320, 512, 1024 } do
+    it(("M = 128, N = %d, as several instructions"):format(n), function()
+      for _, o in ipairs{
+        { a = tc.f16, tk = 64, b_transposed = true }, { a = tc.bf16, tk = 64, swizzle = n == 288 and 32 or 64 },
+        { a = tc.f32, tk = 16, b_transposed = true }, { a = tc.e4m3, tk = 64, d = tc.f16, b_transposed = true },
+        { a = tc.u8, tk = 64, d = tc.i32, b_transposed = true, targets = { "sm_100a" } },
+      } do
+        o.n, o.k, o.d = n, 2 * o.tk, o.d or tc.f32
+        o.modes = n == 1024 and { "check" } or nil
+        local a = mma.operand({ 128, o.k }, o.a, 1)
+        local b = mma.operand(o.b_transposed and { n, o.k } or { o.k, n }, o.a, 2)
+        mma.check(o, { a, b }, tc.reference.matmul(a, b, { transpose_b = o.b_transposed }), collective.matmul{
+          rows = 64, n = n, steps = 2, stages = 1, tk = o.tk, dtype = o.a, acc = o.d, swizzle = o.swizzle,
+          b_transposed = o.b_transposed, warpgroups = n > 512 and 4 or 2 })
+      end
+    end)
+  end
   it("of operands without swizzle, and of different ones", function()
     dense{ n = 64, k = 64, a = tc.f16, b = tc.f16, a_swizzle = 32, b_swizzle = 128, b_transposed = true }
   end)

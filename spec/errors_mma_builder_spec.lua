@@ -91,7 +91,9 @@ describe("Sizes:", function()
    refuses("collective N above 128", "Only N <= 128 are supported for collective MMA", function()
       local acc = tc.tmem({ 128, 512 }, tc.f32, { collective = true })
       local a, b = tc.smem({ 128, 64 }, tc.f16), tc.smem({ 64, 256 }, tc.f16)
-      return function() tc.mma(acc, a, b, { collective_axis = "x" }) end
+      local half, rows = tc.tmem({ 64, 512 }, tc.f32, { collective = true }), tc.smem({ 64, 64 }, tc.f16)
+      return function() tc.mma(acc, a, b, { collective_axis = "x" }) end,
+         function() tc.mma(half, rows, b, { collective_axis = "x" }) end
    end, pair)
 
    for _, n in ipairs { 8, 16, 24, 40, 136, 248, 256, 512 } do

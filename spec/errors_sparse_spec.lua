@@ -46,10 +46,20 @@ describe("Sparse A:", function()
       return call { metadata = ring }, call { metadata = ring[1] }
    end, SM100)
    refuses("M = 64", "Sparse MMA not supported for M=64", pair({ m = 64 }, {}), SM100)
-   refuses("N", "N must be a multiple of 16 for sparse MMA, but got N=8",
-      pair({ n = 8, b_t = true }, { n = 16, b_t = true }), SM100)
-   refuses("N no multiple of 16", "N must be a multiple of 16 for sparse MMA, but got N=72",
-      pair({ n = 72, b_t = true }, { n = 80, b_t = true }), SM100)
+   for _, n in ipairs { 8, 24 } do
+      refuses(("N = %d in each CTA of a pair"):format(n),
+         ("N must be a multiple of 16 for sparse MMA, but got N=%d"):format(n), function()
+            local function call_of(columns)
+               local acc = tc.tmem({ 128, 2 * columns }, tc.f32, { collective = true })
+               local a, b = tc.smem({ 128, 128 }, tc.e4m3), tc.smem({ columns, 256 }, tc.e4m3):T()
+               local metadata = tc.tmem({ 128, 128 }, tc.u2, { layout = "sparse_metadata", collective = true })
+               return function() tc.mma(acc, a, b, { a_sparse_metadata = metadata, collective_axis = "x" }) end
+            end
+            return call_of(n), call_of(n + 8)
+         end, { target = "sm_100a", cluster = { 2 }, cluster_names = { "x" } })
+   end
+   refuses("N of int8", "In 1 CTA integer MMA, N must be a multiple of 16, got N=40",
+      pair({ n = 40, b_t = true, a = tc.i8, d = tc.i32 }, { n = 24, b_t = true, a = tc.i8, d = tc.i32 }), SM100)
    refuses("K of a group", "K must be a multiple of 64, got: 32",
       pair({ k = 32, b_t = true, b_swizzle = 64, meta = { 128, 64 } }, { b_t = true }), SM100)
    refuses("K of a swizzle", "K must be a multiple of 128, got: 64",

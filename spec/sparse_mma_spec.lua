@@ -70,6 +70,33 @@ it("a sparse int8 MMA with A in TMEM", function()
   check { a = "i8", n = 64, k = 256, a_tmem = true, targets = { "sm_100a" } }
 end)
 
+describe("a narrow B, of a sparse MMA of", function()
+  for _, n in ipairs { 8, 24, 40 } do
+    it("N = " .. n, function()
+      check { a = "f16", n = n, k = 128 }
+      check { a = "bf16", n = n, k = 128, a_tmem = true }
+      check { a = "f32", n = n, k = 128 }
+      check { a = "e4m3", b = "e5m2", n = n, k = 256 }
+      check { a = "e2m3", b = "e2m1", n = n, k = 256, pattern = "2:4", b_padded = true }
+      check { a = "e4m3", n = n, k = 256, scale = "e8m0", block = 64 }
+      check { a = "e2m1", n = n, k = 512, pattern = "4:8", scale = "e4m3", block = 32 }
+      check { a = "f16", n = 256 + n, k = 128 }
+      check { a = "f16", n = n, k = 128, targets = { "sm_90a" } }
+      check { a = "e5m2", n = n, k = 256, targets = { "sm_90a" } }
+    end)
+    it("N = " .. 2 * n .. " in two CTAs", function()
+      check { a = "f16", n = 2 * n, k = 128, collective = true }
+      check { a = "f32", n = 2 * n, k = 128, collective = true }
+    end)
+  end
+  it("N = 8 and 24 of integers, and of a pair 32 and 96", function()
+    for _, n in ipairs { 8, 24 } do check { a = "i8", b = "u8", n = n, k = 256, targets = { "sm_100a" } } end
+    for _, n in ipairs { 32, 96 } do
+      check { a = "u8", b = "i8", n = n, k = 256, collective = true, targets = { "sm_100a" } }
+    end
+  end)
+end)
+
 describe("Narrow floats, of any pair, in kind::f8f6f4:", function()
   local types = { "e4m3", "e5m2", "e2m3", "e3m2", "e2m1" }
   for _, a in ipairs(types) do

@@ -64,7 +64,8 @@ static void issue(struct low *l, struct mma *x, const struct mma_step *step)
 	struct mopnd operand[8];
 	int count = 0;
 
-	operand[count++] = M(x->d, step->n);
+	/* Of a pair with 64 rows in each CTA, halves of N lie one above the other. */
+	operand[count++] = M(x->d, s->collective && s->m == 64 ? step->n / 2 : step->n);
 	operand[count++] = left_operand(l, x, step);
 	operand[count++] = R(tc_low_operand_at(l, &x->b, step->n / tc_mma_ctas(s), step->k));
 	if (s->sparse)

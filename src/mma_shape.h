@@ -25,6 +25,13 @@ static inline int tc_mma_ctas(const struct mma_shape *s)
 	return s->collective ? 2 : 1;
 }
 
+/* Whether several instructions may share the columns of a pair: their halves lie in halves of the
+ * lanes. */
+static inline bool tc_mma_pair_in_slices(const struct mma_shape *s)
+{
+	return s->collective && s->m == 64 && !s->scaled;
+}
+
 /* Elements along K of B that one instruction takes. */
 static inline int tc_mma_step_k(const struct mma_shape *s)
 {
