@@ -337,7 +337,7 @@ static void check_dtypes(struct kern *k, const struct mma_op *m, const struct mm
  * Each instruction takes half of its columns from either CTA's B.  Where the halves lie one above
  * the other, so do those of several instructions; side by side they would take turns.
  */
-static const char *more_of_pair(struct kern *k, const char *more, const struct mma_shape *s)
+static const char *with_reason(struct kern *k, const char *more, const struct mma_shape *s)
 {
 	return tc_join(k, more,
 		       s->scaled ? "\n  the factors of a pair's B are those of 256 columns"
@@ -356,11 +356,14 @@ static void check_n(struct kern *k, const struct mma_op *m, const struct mma_sha
 	if (s->n % r && !(integer && !s->collective && (s->n == 8 || s->n == 24)))
 		tc_documented(&k->err, MMA_N_MULTIPLE, more, s->collective ? "2 CTA" : "1 CTA",
 			      integer ? " integer" : "", tc_integer_text(k, r), n);
-	/* The instruction set has them; kernels in public take no fewer. */
 	if (s->sparse && s->collective && is_narrow_float(s->a) && s->n % 16)
-		tc_documented(&k->err, MMA_N_SPARSE, more, "16", n);
+		tc_documented(&k->err, MMA_N_SPARSE,
+			      tc_join(k, more,
+				      "\n  the instruction set has 8 in each CTA of a pair, but no "
+				      "known kernel uses it for elements of at most 8 bits"),
+			      "16", n);
 	if (s->collective && s->n > 128 && !tc_mma_pair_in_slices(s))
-		tc_documented(&k->err, MMA_N_COLLECTIVE, more_of_pair(k, more, s));
+		tc_documented(&k->err, MMA_N_COLLECTIVE, with_reason(k, more, s));
 }
 
 static int64_t larger(int64_t a, int64_t b)
