@@ -1,3 +1,4 @@
+local process = require "process"
 local tc = require "tcmma"
 
 local message = require "helper".message
@@ -291,6 +292,18 @@ describe("the reference product", function()
     assert.matches("'bias' must have 2 elements, got f32%[3%]",
       message(tc.reference.matmul, a, b, { transpose_b = true, bias = tc.zeros({ 3 }, "f32") }))
     assert.matches("did you mean 'transpose_b'", message(tc.reference.matmul, a, b, { transposeb = true }))
+  end)
+
+  it("ends at Ctrl-C, and only the call", function()
+    local command = process.command[[
+      local tc = require "tcmma"
+      local a = tc.ones({ 8192, 8192 }, "i8")
+      print(pcall(tc.reference.matmul, a, a))
+      print("still here")]]
+    local pipe = assert(io.popen("timeout -s INT -k 20 4 " .. command))
+    local output = pipe:read("a")
+    pipe:close()
+    assert.matches("tc.reference.matmul was interrupted\nstill here\n", output, 1, true)
   end)
 end)
 

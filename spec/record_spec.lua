@@ -53,7 +53,7 @@ describe("tc.kernel and tc.record", function()
     assert.matches("field 'body' is missing", message(tc.kernel, {}))
     assert.matches("field 'args', entry 1: tc.gmem%(shape, dtype%) expected, got integer 3",
       message(tc.record, { args = {3} }))
-    assert.matches("field 'grid', entry 2: an integer >= 1 expected, got integer 0",
+    assert.matches("field 'grid', entry 2: an integer from 1 to 2147483647 expected, got integer 0",
       message(tc.record, { grid = {1, 0} }))
     assert.matches("grid has 1 axes, grid_names has 2",
       message(tc.record, { grid = {4}, grid_names = { "a", "b" } }))
@@ -275,5 +275,44 @@ describe("Objects", function()
     a:at(0)
     a = nil -- luacheck: ignore
     tc.record{}:close()
+  end)
+end)
+
+describe("a zero byte", function()
+  it("is in no name that a kernel is given", function()
+    local function refused(what, fn, ...)
+      local text = message(fn, ...)
+      assert.matches("\\0...\", which has a zero byte", text, 1, true)
+      assert.matches(what, text, 1, true)
+    end
+    local args, body = { tc.gmem({ 64, 64 }, "f16") }, function() end
+    refused("option 'name'", tc.kernel, { name = "a\0b", args = args, body = body })
+    refused("option 'target'", tc.kernel, { target = "sm_100a\0b", args = args, body = body })
+    refused("field 'grid_names'", tc.kernel, { grid = { 2 }, grid_names = { "x\0y" }, args = args, body = body })
+    refused("dimension 1", tc.gmem, { "M\0N" }, "f16")
+    refused("dtype expected", tc.gmem, { 64 }, "f16\0")
+    with({ args = args, grid = { 2 }, grid_names = { "x" } }, function()
+      refused("option 'name'", tc.smem, { 8, 64 }, "f16", { name = "a\0b" })
+      refused("option 'name'", tc.barrier, { name = "a\0b" })
+      refused("option 'name'", tc.role, { name = "a\0b", warps = 1 })
+      refused("name of a grid or cluster axis", tc.axis_index, "x\0y")
+      refused("message expected", tc.assert, tc.axis_index "x":eq(0), "a\0b")
+    end)
+  end)
+end)
+
+describe("a size", function()
+  it("that is too large is not called too small", function()
+    local huge = math.maxinteger
+    assert.matches("size 1 of the shape must be at most 2^46, got integer 9223372036854775807",
+      message(tc.zeros, { huge }, "f32"), 1, true)
+    assert.matches("size 2 of the shape must be at most 2^46", message(tc.zeros, { 4, 1 << 47 }, "f32"), 1, true)
+    assert.matches("the array is too large: more than 2^46 elements", message(tc.zeros, { 2, 1 << 46 }, "f32"), 1, true)
+    assert.matches("field 'grid', entry 1: an integer from 1 to 2147483647 expected, got integer 2147483648",
+      message(tc.kernel, { grid = { 1 << 31 }, body = function() end }), 1, true)
+    with({}, function()
+      assert.matches("size 2 of option 'tiling' must be an integer >= 1, got integer 0",
+        message(tc.smem, { 8, 64 }, "f16", { tiling = { 8, 0 } }), 1, true)
+    end)
   end)
 end)

@@ -100,7 +100,12 @@ describe("Recorded scalars", function()
       local x = tc.axis_index "x"
       assert.matches("bad argument #1 to 'smem' %(size 1 of the shape must be an integer >= 1, got tcmma.scalar",
         message(function() tc.smem({x, 64}, "f16") end))
-      assert.matches("'for'", message(function() for i = 1, x do print(i) end end))
+      assert.matches("when the kernel runs. Where a tile begins may be recorded: ref:tile(index, shape), "
+        .. "ref:at(tc.ds(start, size))", message(function() tc.smem({x, 64}, "f16") end), 1, true)
+      local counts = "(number expected, got tcmma.scalar (recorded; tc.range counts to it))"
+      assert.matches("bad 'for' limit " .. counts, message(function() for i = 1, x do print(i) end end), 1, true)
+      assert.matches("bad 'for' initial value " .. counts, message(function() for i = x, 9 do print(i) end end), 1, true)
+      assert.matches("bad 'for' step " .. counts, message(function() for i = 1, 9, x do print(i) end end), 1, true)
       assert.matches("cannot be put into a string", message(function() return "k = " .. x end))
       assert.matches("'#' of a recorded scalar", message(function() return #x end))
       assert.matches("^a tcmma.scalar has no field 'shape' %(it has: astype, ", message(function() return x.shape end))

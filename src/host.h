@@ -54,9 +54,10 @@ struct matmul {
 	const double *bias; /* n, or NULL */
 	bool relu;
 	double *out; /* m x n */
+	bool (*stop)(void);
 };
-/* Products and sums in double, k ascending; then bias, then relu (NaN stays). */
-void tc_reference_matmul(const struct matmul *p);
+/* Products and sums in double, k ascending; then bias, then relu (NaN stays).  False: stopped. */
+bool tc_reference_matmul(const struct matmul *p);
 
 /* ---- lines.c ------------------------------------------------------------------------------ */
 

@@ -30,7 +30,7 @@ static void read_dimension(lua_State *L, struct lua_gmem *g, int i)
 {
 	int integral = 0;
 
-	if (lua_type(L, -1) == LUA_TSTRING && is_identifier(lua_tostring(L, -1))) {
+	if (tc_is_text(L, -1) && is_identifier(lua_tostring(L, -1))) {
 		g->size[i] = -1;
 		g->name[i] = lua_tostring(L, -1);
 		return;
@@ -152,7 +152,7 @@ static void read_tiling(lua_State *L, int arg, struct alloc *a)
 			    "option 'tiling' must be a list of sizes such as {8, 64}, got %s",
 			    tc_describe(L, -1));
 	a->tiling_given = true;
-	a->tiling_rank = tc_check_shape(L, lua_gettop(L), a->tiling, TC_MAX_RANK, 1);
+	a->tiling_rank = tc_check_sizes(L, arg, "option 'tiling'", a->tiling, TC_MAX_RANK, 1);
 	lua_pop(L, 1);
 }
 

@@ -280,8 +280,9 @@ static const char *describe_object(lua_State *L, int index)
 	const char *text = luaL_tolstring(L, index, NULL);
 	if (luaL_getmetafield(L, index, "__name") != LUA_TSTRING)
 		return text;
-	const char *name = lua_tostring(L, -1);
-	size_t n = strlen(name);
+	/* The name of a class may say more, in brackets. */
+	size_t n = strcspn(lua_tostring(L, -1), " ");
+	const char *name = lua_pushlstring(L, lua_tostring(L, -1), n);
 	if (strncmp(text, name, n) == 0 && text[n] == ' ')
 		lua_pushfstring(L, "%s (%s)", name, text + n + 1);
 	else if (strncmp(text, name, n) == 0)
@@ -304,6 +305,8 @@ const char *tc_describe(lua_State *L, int index)
 	case LUA_TSTRING: {
 		size_t length;
 		const char *s = lua_tolstring(L, index, &length);
+		if (strlen(s) < length && length <= 40)
+			return lua_pushfstring(L, "string \"%s\\0...\", which has a zero byte", s);
 		if (length <= 40)
 			return lua_pushfstring(L, "string \"%s\"", s);
 		lua_pushlstring(L, s, 37);
@@ -339,6 +342,12 @@ void tc_set_string(lua_State *L, const char *name, const char *value)
 }
 
 /* ---- arguments and options --------------------------------------------------------- */
+
+bool tc_is_text(lua_State *L, int index)
+{
+	return lua_type(L, index) == LUA_TSTRING &&
+	       strlen(lua_tostring(L, index)) == lua_rawlen(L, index);
+}
 
 static int unknown_option(lua_State *L, int arg, const char *key, const char *const *names)
 {
@@ -432,7 +441,7 @@ const char *tc_option_string(lua_State *L, int arg, const char *name, const char
 {
 	if (!tc_option_push(L, arg, name))
 		return standard;
-	if (lua_type(L, -1) != LUA_TSTRING)
+	if (!tc_is_text(L, -1))
 		tc_argerror(L, arg, "option '%s' must be a string, got %s", name,
 			    tc_describe(L, -1));
 	const char *value = lua_tostring(L, -1);
@@ -478,24 +487,54 @@ lua_Integer tc_check_integer(lua_State *L, int arg, lua_Integer low, lua_Integer
 	return value;
 }
 
-int tc_check_shape(lua_State *L, int arg, int64_t *shape, int max_rank, int64_t low)
+/* The size on top of the stack, number i of `what`. */
+static int64_t check_size(lua_State *L, int arg, const char *what, int i, int64_t low)
 {
-	if (!lua_istable(L, arg))
-		return tc_argerror(L, arg, "shape expected, a table such as {128, 64}; got %s",
-				   tc_describe(L, arg));
-	lua_Integer rank = luaL_len(L, arg);
+	lua_Integer size = 0;
+
+	if (tc_test_object(L, -1, TC_SCALAR))
+		tc_argerror(L, arg,
+			    "size %d of %s must be an integer >= %lld, got %s; it is known only "
+			    "when the kernel runs. Where a tile begins may be recorded: "
+			    "ref:tile(index, shape), ref:at(tc.ds(start, size))",
+			    i, what, (long long)low, tc_describe(L, -1));
+	if (!to_integer(L, -1, low, LUA_MAXINTEGER, &size))
+		tc_argerror(L, arg, "size %d of %s must be an integer >= %lld, got %s", i, what,
+			    (long long)low, tc_describe(L, -1));
+	if (size > TC_LARGEST_ARRAY)
+		tc_argerror(L, arg, "size %d of %s must be at most 2^46, got %s", i, what,
+			    tc_describe(L, -1));
+	return size;
+}
+
+int tc_check_sizes(lua_State *L, int arg, const char *what, int64_t *size, int max_rank,
+		   int64_t low)
+{
+	lua_Integer rank = luaL_len(L, -1);
+
 	if (rank > max_rank)
-		return tc_argerror(L, arg, "a shape of at most %d dimensions expected, got %lld",
-				   max_rank, (long long)rank);
+		return tc_argerror(L, arg, "%s has %lld dimensions; at most %d", what,
+				   (long long)rank, max_rank);
 	for (int i = 0; i < rank; i++) {
-		lua_Integer size = 0;
-		lua_geti(L, arg, i + 1);
-		if (!to_integer(L, -1, low, INT64_C(1) << 48, &size))
-			tc_argerror(L, arg,
-				    "size %d of the shape must be an integer >= %lld, got %s",
-				    i + 1, (long long)low, tc_describe(L, -1));
-		shape[i] = size;
+		lua_geti(L, -1, i + 1);
+		size[i] = check_size(L, arg, what, i + 1, low);
 		lua_pop(L, 1);
 	}
 	return (int)rank;
+}
+
+int tc_check_shape(lua_State *L, int arg, int64_t *shape, int max_rank, int64_t low)
+{
+	int rank;
+
+	if (!lua_istable(L, arg))
+		return tc_argerror(L, arg, "shape expected, a table such as {128, 64}; got %s",
+				   tc_describe(L, arg));
+	if (luaL_len(L, arg) > max_rank)
+		return tc_argerror(L, arg, "a shape of at most %d dimensions expected, got %lld",
+				   max_rank, (long long)luaL_len(L, arg));
+	lua_pushvalue(L, arg);
+	rank = tc_check_sizes(L, arg, "the shape", shape, max_rank, low);
+	lua_pop(L, 1);
+	return rank;
 }

@@ -56,7 +56,7 @@ static void find_axis(struct kern *k, void *arg)
 static void check_axis(lua_State *L, struct axis *a)
 {
 	a->name = NULL;
-	if (lua_type(L, 1) == LUA_TSTRING)
+	if (tc_is_text(L, 1))
 		a->name = lua_tostring(L, 1);
 	else if (lua_isinteger(L, 1))
 		a->number = lua_tointeger(L, 1);

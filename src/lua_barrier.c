@@ -96,7 +96,7 @@ static void read_group(lua_State *L, struct lua_axes *group)
 			lua_rawgeti(L, -1, i + 1);
 		else
 			lua_pushvalue(L, -1);
-		if (lua_type(L, -1) != LUA_TSTRING)
+		if (!tc_is_text(L, -1))
 			tc_argerror(
 				L, 1,
 				"option 'collective_axes': name of a cluster axis expected, got %s",

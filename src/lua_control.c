@@ -456,7 +456,7 @@ static int control_assert(lua_State *L)
 
 	tc_check_condition(L, 1, &a.cond);
 	if (!lua_isnoneornil(L, 2)) {
-		if (lua_type(L, 2) != LUA_TSTRING)
+		if (!tc_is_text(L, 2))
 			return tc_argerror(L, 2, "message expected, a string; got %s",
 					   tc_describe(L, 2));
 		a.message = lua_tostring(L, 2);

@@ -146,7 +146,7 @@ struct device *tc_to_device(lua_State *L, int arg)
 	struct err e = {0};
 	struct device *d;
 
-	if (lua_type(L, arg) != LUA_TSTRING)
+	if (!tc_is_text(L, arg))
 		return check_device(L, arg);
 	d = tc_open_named(L, lua_tostring(L, arg), &e);
 	if (!d)
@@ -184,7 +184,7 @@ static int device(lua_State *L)
 		lua_settop(L, 1);
 		return 1;
 	}
-	if (lua_type(L, 1) != LUA_TSTRING)
+	if (!tc_is_text(L, 1))
 		return tc_argerror(
 			L, 1,
 			"name of a device expected, such as \"cuda:0\" or \"emulator\"; got %s",

@@ -49,7 +49,7 @@ static int to_dtype(lua_State *L, int index)
 	struct dtype_object *object = tc_test_object(L, index, TC_DTYPE);
 	if (object)
 		return (int)object->dtype;
-	if (lua_type(L, index) != LUA_TSTRING) {
+	if (!tc_is_text(L, index)) {
 		lua_pushfstring(L, "dtype expected, tc.float16 or \"f16\" for instance; got %s",
 				tc_describe(L, index));
 		return -1;

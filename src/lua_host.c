@@ -366,6 +366,7 @@ static int reference_matmul(lua_State *L)
 	static const char *const names[] = {"transpose_a", "transpose_b", "bias", "relu", NULL};
 	struct array *a = tc_check_array(L, 1), *b = tc_check_array(L, 2);
 	struct matmul p = {0};
+	struct interrupt interrupt;
 
 	tc_options(L, 3, names);
 	bool transpose_a = tc_option_boolean(L, 3, "transpose_a", false);
@@ -388,7 +389,12 @@ static int reference_matmul(lua_State *L)
 	int64_t shape[2] = {p.m, p.n};
 	struct array *out = tc_new_array_on(L, a->device, DT_F64, 2, shape);
 	p.out = tc_array_open(L, out);
-	tc_reference_matmul(&p);
+	p.stop = tc_interrupt_seen;
+	tc_interrupt_begin(&interrupt);
+	bool done = tc_reference_matmul(&p);
+	tc_interrupt_end(&interrupt);
+	if (!done)
+		return tc_error(L, "tc.reference.matmul was interrupted");
 	tc_array_write(L, out, p.out);
 	lua_pop(L, 1);
 	return 1;

@@ -103,7 +103,8 @@ static const char **option_list(lua_State *L, int arg, int *count)
 	lua_Integer n = given ? luaL_len(L, -1) : 0;
 	const char **list = lua_newuserdatauv(L, ((size_t)n + 1) * sizeof *list, 0);
 	for (int i = 0; i < n; i++) {
-		if (lua_geti(L, -2, i + 1) != LUA_TSTRING)
+		lua_geti(L, -2, i + 1);
+		if (!tc_is_text(L, -1))
 			tc_argerror(L, arg, "option 'options': entry %d must be a string, got %s",
 				    i + 1, tc_describe(L, -1));
 		list[i] = lua_tostring(L, -1);
@@ -157,7 +158,7 @@ static int cuda(lua_State *L)
 	struct err e = {0};
 	int count;
 
-	if (lua_type(L, 1) != LUA_TSTRING)
+	if (!tc_is_text(L, 1))
 		return tc_argerror(L, 1, "CUDA C source expected, got %s", tc_describe(L, 1));
 	lua_settop(L, 2);
 	tc_options(L, 2, names);
@@ -238,7 +239,7 @@ static int module_kernel(lua_State *L)
 		entry = &m->signature.entries[0];
 		name = entry->name;
 	} else {
-		if (lua_type(L, 2) != LUA_TSTRING)
+		if (!tc_is_text(L, 2))
 			return tc_argerror(L, 2, "name of a kernel expected, got %s",
 					   tc_describe(L, 2));
 		name = lua_tostring(L, 2);

@@ -62,7 +62,7 @@ bool tc_option_axes(lua_State *L, int arg, const char *option, struct lua_axes *
 			lua_rawgeti(L, -1, i + 1);
 		else
 			lua_pushvalue(L, -1);
-		if (lua_type(L, -1) != LUA_TSTRING)
+		if (!tc_is_text(L, -1))
 			tc_argerror(L, arg, "option '%s': name of a cluster axis expected, got %s",
 				    option, tc_describe(L, -1));
 		axes->name[axes->count++] = lua_tostring(L, -1);

@@ -39,8 +39,10 @@ static int read_sizes(lua_State *L, const char *field, int64_t *size, int max_ra
 		size[i] = lua_type(L, -1) == LUA_TNUMBER ? lua_tointegerx(L, -1, &integral) : 0;
 		if (lua_type(L, -1) != LUA_TNUMBER || !integral || size[i] < 1 ||
 		    size[i] > INT32_MAX)
-			tc_argerror(L, 1, "field '%s', entry %d: an integer >= 1 expected, got %s",
-				    field, i + 1, tc_describe(L, -1));
+			tc_argerror(L, 1,
+				    "field '%s', entry %d: an integer from 1 to %d expected, got "
+				    "%s",
+				    field, i + 1, INT32_MAX, tc_describe(L, -1));
 		lua_pop(L, 1);
 	}
 	return rank;
@@ -60,7 +62,8 @@ static int read_names(lua_State *L, const char *field, const char **names, int m
 	if (rank > max_rank)
 		tc_argerror(L, 1, "field '%s' has %d entries; at most %d", field, rank, max_rank);
 	for (int i = 0; i < rank; i++) {
-		if (lua_rawgeti(L, -1, i + 1) != LUA_TSTRING)
+		lua_rawgeti(L, -1, i + 1);
+		if (!tc_is_text(L, -1))
 			tc_argerror(L, 1, "field '%s', entry %d: a name expected, got %s", field,
 				    i + 1, tc_describe(L, -1));
 		names[i] = lua_tostring(L, -1);

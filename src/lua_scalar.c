@@ -551,5 +551,10 @@ void tc_open_scalar(lua_State *L)
 		"`& | ~`. It has no value while recording.\n"
 		"---@field dtype tcmma.dtype `tc.int32`, `tc.float32` or `tc.bool`",
 		methods, meta, scalar_field);
+	/* Lua's own messages, such as that of a `for` limit, name the class so. */
+	luaL_getmetatable(L, TC_SCALAR);
+	lua_pushliteral(L, TC_SCALAR " (recorded; tc.range counts to it)");
+	lua_setfield(L, -2, "__name");
+	lua_pop(L, 1);
 	tc_functions(L, "tcmma", functions);
 }

@@ -117,7 +117,7 @@ static void read_names(lua_State *L, int arg, struct query *x)
 	x->count = (int)count;
 	for (int i = 0; i < x->count; i++) {
 		lua_rawgeti(L, arg, i + 1);
-		if (lua_type(L, -1) != LUA_TSTRING)
+		if (!tc_is_text(L, -1))
 			tc_argerror(L, arg, "grid_names: name of a grid axis expected, got %s",
 				    tc_describe(L, -1));
 		x->name[i] = lua_tostring(L, -1);

@@ -113,6 +113,9 @@ void tc_set_string(lua_State *L, const char *name, const char *value);
 /* Pushes the field and says whether it is there (pushes nothing if not). */
 bool tc_option_push(lua_State *L, int arg, const char *name);
 
+/* A string that C can take whole: without a zero byte. */
+bool tc_is_text(lua_State *L, int index);
+
 /* An integer argument in [low, high]; floats with integral values count. */
 lua_Integer tc_check_integer(lua_State *L, int arg, lua_Integer low, lua_Integer high);
 /* A dtype object, its name or its short name. */
@@ -124,6 +127,9 @@ enum space tc_check_space(lua_State *L, int arg);
 void tc_push_space(lua_State *L, enum space s);
 /* Shape {128, 64}: integers >= low; returns the rank. */
 int tc_check_shape(lua_State *L, int arg, int64_t *shape, int max_rank, int64_t low);
+/* The same of the list on top, which is `what` of that argument. */
+int tc_check_sizes(lua_State *L, int arg, const char *what, int64_t *size, int max_rank,
+		   int64_t low);
 
 /* Each adds its part to the module table on top of the stack (lua_core.c calls them). */
 void tc_open_class(lua_State *L);    /* lua_class.c */

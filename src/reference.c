@@ -240,7 +240,7 @@ static void finish(const struct matmul *p)
 	}
 }
 
-void tc_reference_matmul(const struct matmul *p)
+bool tc_reference_matmul(const struct matmul *p)
 {
 	row panel[PANEL_K];
 
@@ -249,6 +249,8 @@ void tc_reference_matmul(const struct matmul *p)
 		int64_t k_end = k + PANEL_K < p->k ? k + PANEL_K : p->k;
 		for (int64_t j = 0; j < p->n; j += TILE_N) {
 			bool full = j + TILE_N <= p->n;
+			if (p->stop())
+				return false;
 			for (int64_t at = k; full && at < k_end; at++)
 				memcpy(&panel[at - k], p->b + at * p->n + j, sizeof *panel);
 			for (int64_t i = 0; i < p->m; i += TILE_M) {
@@ -260,4 +262,5 @@ void tc_reference_matmul(const struct matmul *p)
 		}
 	}
 	finish(p);
+	return true;
 }

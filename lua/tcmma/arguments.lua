@@ -15,7 +15,7 @@ function arguments.describe(value)
   end
   local meta = kind == "userdata" and debug.getmetatable(value)
   local name = meta and rawget(meta, "__name")
-  return name and ("%s (%s)"):format(name, tostring(value)) or kind
+  return name and ("%s (%s)"):format(name:match "^[^ ]*", tostring(value)) or kind
 end
 
 function arguments.is_array(value)

@@ -10,7 +10,8 @@ local MOST_POINTS = 0x7fffffff -- steps are counted in s32
 --- An object of the class "tcmma.NAME".
 function grid.is_a(value, name)
   local meta = type(value) == "userdata" and debug.getmetatable(value)
-  return (meta and rawget(meta, "__name")) == "tcmma." .. name
+  local class = meta and rawget(meta, "__name")
+  return class and class:match "^[^ ]*" == "tcmma." .. name
 end
 
 --- A whole number of Lua, or a recorded one.

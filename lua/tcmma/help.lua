@@ -159,7 +159,7 @@ local function text_for(x)
   end
   local meta = getmetatable(x)
   local class = type(meta) == "table" and rawget(meta, "__name")
-  local text = class and describe_class(all, class)
+  local text = class and describe_class(all, class:match "^[^ ]*")
   if text then return tostring(x) .. "\n\n" .. text end
   for name, value in pairs(require "tcmma") do
     if rawequal(value, x) then
