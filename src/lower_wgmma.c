@@ -408,18 +408,23 @@ static void multiply(struct low *l, const struct mma_op *o, struct mreg *d, int6
 
 /*
  * Columns of an instruction: at most 256, and as few instructions as the assembler can
- * give registers to, which it does before setmaxnreg adds any.
+ * give registers to, which it does before setmaxnreg adds any.  Where columns of B lie side by
+ * side, in panels, an instruction steps through panels from its first column on: none but the
+ * first of a panel.  There are always registers for one of 64 columns, the widest.
  */
-static int64_t columns_at_once(const struct low *l, const struct mma_op *o)
+static int64_t columns_at_once(const struct low *l, const struct mma_op *o,
+			       const struct smem_operand *b)
 {
 	enum dtype acc = o->acc->alloc->dtype;
-	int64_t n = o->acc->shape[1].size, granule = acc == DT_I32 ? 16 : 8, pieces;
+	int64_t n = o->acc->shape[1].size, pieces;
+	int64_t granule = !b->k_major ? b->layout.panel_columns : acc == DT_I32 ? 16 : 8;
 	int64_t most = (int64_t)(tc_launched_registers(l->c) - TC_MMA_REGISTERS) * 64 /
-		       tc_dtypes[acc].bits / granule * granule;
+		       tc_dtypes[acc].bits;
 
 	most = most > 256 ? 256 : most;
 	if (n <= most)
 		return n;
+	most = most / granule * granule;
 	pieces = (n + most - 1) / most;
 	return (n + pieces * granule - 1) / (pieces * granule) * granule;
 }
@@ -429,7 +434,7 @@ static void multiply_all(struct low *l, const struct mma_op *o, struct mreg *reg
 			 const struct smem_operand *a, const struct smem_operand *b,
 			 struct mopnd enable)
 {
-	int64_t n = o->acc->shape[1].size, wide = columns_at_once(l, o);
+	int64_t n = o->acc->shape[1].size, wide = columns_at_once(l, o, b);
 	int64_t k = o->depth ? o->depth : o->b->shape[0].size;
 	struct mreg *d = registers_of(l, o->acc);
 	const bool k_major[2] = {a->k_major, b->k_major};
