@@ -44,6 +44,8 @@ describe("tc.tmem refuses", function()
       alloc({ { 128, 513 }, tc.f32 }, { { 128, 512 }, tc.f32 }))
    refuses("64-bit elements", "TMEM holds elements of up to 32 bits, but float64 has 64.",
       alloc { { 128, 64 }, tc.f64 })
+   refuses("conditions", "TMEM holds numbers, but bool is none: conditions are predicates of threads.",
+      alloc({ { 128, 64 }, tc.bool, { packed = true } }, { { 128, 64 }, tc.i8, { packed = true } }))
    refuses("(tc.smem) its options", "packed, collective and layout arguments are only supported for TMEM.", function()
       return function() tc.smem({ 128, 64 }, tc.f16, { packed = true }) end
    end)

@@ -273,6 +273,8 @@ static void check_tmem(struct kern *k, struct alloc *a, bool packed_given, bool 
 
 	if (a->swizzle_given || a->tiling_given)
 		tc_documented(&k->err, TMEM_TRANSFORMS, "");
+	if (a->dtype == DT_BOOL)
+		tc_documented(&k->err, TMEM_BOOL, "");
 	if (bits > 32)
 		tc_documented(&k->err, TMEM_WIDE, "", tc_dtypes[a->dtype].name,
 			      tc_integer_text(k, bits));

@@ -138,10 +138,13 @@ static void check_mma(const struct check *x, const struct op *op)
 /* ---- (b): where in tensor memory --------------------------------------------------------------
  */
 
-/* Columns of a granule: what four threads side by side hold of a row. */
+/* Columns of a granule: what four threads side by side hold of a row in whole registers, and of an
+ * instruction's. */
 static int granule(const struct alloc *a)
 {
-	return tc_dtypes[a->dtype].bits == 8 ? 16 : 8;
+	int whole = 4 * 32 / tc_dtypes[a->dtype].bits;
+
+	return whole < 8 ? 8 : whole;
 }
 
 static void check_columns(const struct check *x, const struct op *op, const struct ref *r)
