@@ -229,6 +229,7 @@ build = {
             "src/lower_scalar.c",
             "src/lower_schedule.c",
             "src/lower_tcgen05.c",
+            "src/lower_tmem_order.c",
             "src/lower_value.c",
             "src/lower_wgmma.c",
             "src/lua_alloc.c",

@@ -193,6 +193,17 @@ struct frag_value *tc_value_convert(struct low *l, struct frag_value *v, const i
 /* Before a LOAD or STORE: a role barrier, where one is needed and not there. */
 void tc_frag_order(struct low *l, const struct op *op);
 
+/* Members of one union are the same memory. */
+bool tc_same_memory(const struct alloc *a, const struct alloc *b);
+/* Of one shape, and the same part of an allocation or disjoint ones, whatever is recorded. */
+bool tc_of_one_grid(const struct ref *a, const struct ref *b);
+
+/* ---- lower_tmem_order.c --------------------------------------------------------------------- */
+
+/* Before an ASYNC_LOAD_TMEM or ASYNC_STORE_TMEM: waits for what the role did before to the same
+ * columns. */
+void tc_tmem_order(struct low *l, const struct op *op);
+
 /* ---- lower_frag_convert.c ------------------------------------------------------------------ */
 
 /* How a type is computed with: 'f' f32, 'i' s32, 'u' u32, 'p' predicate. */

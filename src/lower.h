@@ -48,6 +48,7 @@ struct low {
 	struct low_phases *phase_order;   /* lower_phase.c; NULL: one warp */
 	struct cluster_set *cluster_sets; /* lower_cluster.c */
 	struct frag_plan *frag_plan;      /* frag.h; NULL until the first fragment */
+	struct tmem_order *tmem_order;    /* lower_tmem_order.c; NULL until the first access */
 };
 
 /* lower_scalar.c: recorded scalars in registers.  Equal expressions are
@@ -345,6 +346,8 @@ void tc_low_tcgen05_begun(struct low *l);
 void tc_low_tcgen05_end(struct low *l);
 void tc_low_tcgen05_after_wait(struct low *l);
 void tc_low_tcgen05_before_arrive(struct low *l);
+/* All threads of the role have done what they did to TMEM before, and see it. */
+void tc_low_tcgen05_meet(struct low *l);
 /* Address of barrier_ref's mbarrier in this CTA; in the one whose shared memory begins at `smem`.
  */
 struct maddr tc_low_barrier(struct low *l, const struct barrier_ref *b);

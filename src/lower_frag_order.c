@@ -20,7 +20,7 @@ enum {
 	start_depth = 4 /* of expressions for where a tile starts */
 };
 
-static bool same_memory(const struct alloc *a, const struct alloc *b)
+bool tc_same_memory(const struct alloc *a, const struct alloc *b)
 {
 	return a == b || (a->alias && a->alias == b->alias);
 }
@@ -79,7 +79,7 @@ static bool whole_extents_apart(const struct val *a, const struct val *b, int64_
 	return multiple_of(a, extent, start_depth) && multiple_of(b, extent, start_depth);
 }
 
-static bool of_one_grid(const struct ref *a, const struct ref *b)
+bool tc_of_one_grid(const struct ref *a, const struct ref *b)
 {
 	if (a->alloc != b->alloc)
 		return false;
@@ -99,7 +99,7 @@ static bool by_same_threads(struct low *l, const struct op *a, const struct op *
 	const struct frag_node *x = &tc_frag_plan(l)->node[a->u.store.value->id];
 	const struct frag_node *y = &tc_frag_plan(l)->node[b->u.store.value->id];
 
-	return of_one_grid(a->u.store.ref, b->u.store.ref) && x->axis == y->axis &&
+	return tc_of_one_grid(a->u.store.ref, b->u.store.ref) && x->axis == y->axis &&
 	       x->extent[0] == y->extent[0] && x->extent[1] == y->extent[1] &&
 	       a->u.store.ref->transposed == b->u.store.ref->transposed &&
 	       tc_distribution_equal(tc_store_distribution(l, a), tc_store_distribution(l, b));
@@ -129,7 +129,7 @@ static int accesses(struct low *l, const struct op *op, const struct op *of)
 		return of_blocks;
 	default:
 		r = accessed(op, &access);
-		if (!r || !same_memory(r->alloc, accessed(of, &unused)->alloc))
+		if (!r || !tc_same_memory(r->alloc, accessed(of, &unused)->alloc))
 			return 0;
 		if (op->kind == OP_STORE && of->kind == OP_STORE && !by_same_threads(l, op, of))
 			access |= ACCESS_STORE_ELSEWHERE;

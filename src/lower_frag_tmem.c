@@ -227,7 +227,7 @@ void tc_lower_load_tmem(struct low *l, const struct op *op)
 	const struct frag_reduce_op *reduction = reduction_of(l, op);
 
 	tc_low_all(l);
-	tc_low_wait_st(l);
+	tc_tmem_order(l, op);
 	for (int i = 0; i < v->words; i++)
 		v->word[i] = R(mi_b32(l));
 	if (reduction) {
@@ -252,8 +252,7 @@ void tc_lower_store_tmem(struct low *l, const struct op *op)
 	tc_low_all(l);
 	l->c->target->ops->tmem_distribution(l, o->ref, o->value->role, d);
 	v = tc_value_stored(l, o->value, d, 1, along);
-	/* Loads and stores of one thread are not ordered among themselves. */
-	tc_low_wait_ld(l);
+	tc_tmem_order(l, op);
 	move(l, o->ref, v, true);
 	l->pending_st = true;
 }

@@ -134,12 +134,19 @@ void tc_lower_tcgen05_copy_metadata(struct low *l, const struct op *op)
 
 /* ---- order of tensor memory accesses --------------------------------------------------------- */
 
-/* All threads have done what they did to TMEM; the next mma of the role sees it. */
+/* All threads have done what they did to TMEM; what follows in the role sees it. */
 static void settle(struct low *l)
 {
 	mi_plain(l, "tcgen05.fence::before_thread_sync");
 	tc_low_role_barrier(l);
 	mi_plain(l, "tcgen05.fence::after_thread_sync");
+}
+
+void tc_low_tcgen05_meet(struct low *l)
+{
+	tc_low_wait_ld(l);
+	tc_low_wait_st(l);
+	settle(l);
 }
 
 void tc_lower_wait_load_tmem(struct low *l, const struct op *op)

@@ -117,22 +117,31 @@ static int64_t columns_of(const struct alloc *a)
 	return align(a->columns, 8);
 }
 
+int64_t tc_union_column(const struct kern *k, const struct alloc *a)
+{
+	int64_t column = 0;
+
+	for (int i = 0; a->alias && k->allocs.item[i] != a; i++) {
+		const struct alloc *other = k->allocs.item[i];
+
+		if (other->alias == a->alias && other->alias_member == a->alias_member)
+			column += columns_of(other);
+	}
+	return column;
+}
+
 static int64_t place_tmem_union(struct compilation *c, const struct alias_set *set, int64_t base)
 {
 	int64_t end = base;
 
-	for (int member = 0; member < set->member_count; member++) {
-		int64_t column = base;
+	for (int i = 0; i < c->kern->allocs.count; i++) {
+		struct alloc *a = alloc_at(c, i);
 
-		for (int i = 0; i < c->kern->allocs.count; i++) {
-			struct alloc *a = alloc_at(c, i);
-
-			if (a->alias != set || a->alias_member != member)
-				continue;
-			a->offset = column;
-			column += columns_of(a);
-		}
-		end = column > end ? column : end;
+		if (a->alias != set)
+			continue;
+		a->offset = base + tc_union_column(c->kern, a);
+		if (a->offset + columns_of(a) > end)
+			end = a->offset + columns_of(a);
 	}
 	return end;
 }

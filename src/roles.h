@@ -113,6 +113,8 @@ void tc_roles(struct compilation *c);
 void tc_plan_barriers(struct compilation *c); /* arrivals.c: the table of barriers */
 void tc_lower(struct compilation *c);
 void tc_place(struct compilation *c);
+/* Columns of TMEM before an allocation in its member of a union; 0: it is in none. */
+int64_t tc_union_column(const struct kern *k, const struct alloc *a);
 /* symbols.c: the names for reports; everything has its place. */
 void tc_program_symbols(struct compilation *c);
 void tc_lints(struct compilation *c);          /* lint.c: after lower */
