@@ -4,7 +4,7 @@ local tc = require "tcmma"
 
 local WARPS, WORDS = 4, 256
 
--- Which word a lane touches; each word at most one lane of a warp.
+-- Which word a lane touches.
 local shapes = {
   function(_, lane, base) return base + lane end,
   function(warp, lane, base) return base + 32 * warp + lane end,
@@ -12,6 +12,9 @@ local shapes = {
   function(warp, lane, base) return base + 4 * lane + warp end,
   function(_, lane, base) return base + 7 * lane end,
   function(_, lane, base) return base + 33 * (lane % 4) + lane // 4 end,
+  function(_, lane, base) return base + lane // 8 end,
+  function(_, lane, base) return base + 32 * (lane % 8) end,
+  function(_, _, base) return base end,
 }
 
 local function chosen(random, list) return list[random(#list)] end

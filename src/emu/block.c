@@ -34,11 +34,8 @@ static inline uint8_t lane_of_byte(int8_t lane, uint8_t shift, uint32_t byte)
 
 static bool lane_races(const struct emu_check *c, const struct emu_mark *m, uint32_t byte)
 {
-	uint8_t lane = lane_of_byte(m->lane, m->shift, byte);
-	uint8_t own =
-		c->lanes ? c->lanes[byte / unit_bytes] : lane_of_byte(c->lane, c->shift, byte);
-
-	return (lane != own || c->many) && lane != EMU_ANY_LANE && own != EMU_ANY_LANE;
+	return emu_lanes_differ(lane_of_byte(m->lane, m->shift, byte),
+				lane_of_byte(c->lane, c->shift, byte));
 }
 
 /* Lanes of one warp that have not met; the same instruction may touch one place twice. */
@@ -259,7 +256,7 @@ bool emu_block_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 {
 	const struct emu_access *a = c->access;
 
-	if (b->cells || (a->defined && units & ~b->valid))
+	if (b->cells || a->looking || (a->defined && units & ~b->valid))
 		return false;
 	if (b->units || c->lanes)
 		return touch_units(c, b, units);

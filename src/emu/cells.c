@@ -163,8 +163,8 @@ static void race_with_read(struct emu_check *c, struct emu_moment moment, uint32
 static inline bool lanes_race(const struct emu_access *a, uint32_t epoch, uint8_t lane,
 			      uint32_t site)
 {
-	return a->kind == EMU_ACTOR_WARP && epoch == a->moment.epoch && lane != a->lane &&
-	       site != a->site && lane != EMU_ANY_LANE && a->lane != EMU_ANY_LANE;
+	return a->kind == EMU_ACTOR_WARP && epoch == a->moment.epoch && site != a->site &&
+	       emu_lanes_differ(lane, a->lane);
 }
 
 static inline bool unordered(const struct emu_check *c, const struct emu_clock *clock, uint16_t who,
@@ -199,7 +199,7 @@ static inline bool ordered_before(const struct emu_access *a, const struct emu_c
 	return cell->write_who == a->ordered_who && cell->write_epoch <= a->ordered_epoch;
 }
 
-static void check_write(struct emu_check *c, struct emu_cell *cell)
+static void check_write(struct emu_check *c, const struct emu_cell *cell)
 {
 	struct emu_access *a = c->access;
 
@@ -269,29 +269,31 @@ static void note_write(struct emu_check *c, struct emu_cell *cell, uint8_t bytes
 	cell->write_atomic = emu_atomic_scope(a);
 }
 
+static void check_access(struct emu_check *c, const struct emu_cell *cell, uint8_t bytes)
+{
+	if (cell->write_who && cell->write_bytes & bytes && !ordered_before(c->access, cell))
+		check_write(c, cell);
+	if (!c->access->write || !cell->read_who)
+		return;
+	if (cell->read_bytes & bytes && !emu_both_atomic(c, cell->read_atomic, cell->read_who) &&
+	    unordered(c, c->reads, cell->read_who, cell->read_epoch, cell->read_lane,
+		      cell->read_site))
+		race_with_read(c, (struct emu_moment){cell->read_who, cell->read_epoch},
+			       cell->read_site, cell->read_lane, cell->read_atomic);
+	check_readers(c, cell, bytes);
+}
+
 void emu_cell_check(struct emu_check *c, struct emu_cell *cell, uint8_t bytes)
 {
-	struct emu_access *a = c->access;
-
-	if (cell->write_who && cell->write_bytes & bytes && !ordered_before(a, cell))
-		check_write(c, cell);
-	if (!a->write) {
+	check_access(c, cell, bytes);
+	if (c->access->looking)
+		return;
+	if (!c->access->write) {
 		note_read(c, cell, bytes);
 		return;
 	}
-	if (cell->read_who) {
-		if (cell->read_bytes & bytes &&
-		    !emu_both_atomic(c, cell->read_atomic, cell->read_who) &&
-		    unordered(c, c->reads, cell->read_who, cell->read_epoch, cell->read_lane,
-			      cell->read_site))
-			race_with_read(c, (struct emu_moment){cell->read_who, cell->read_epoch},
-				       cell->read_site, cell->read_lane, cell->read_atomic);
-		if (cell->more) {
-			check_readers(c, cell, bytes);
-			free_readers(c->hazards, cell);
-		}
-		cell->read_who = 0;
-	}
+	free_readers(c->hazards, cell);
+	cell->read_who = 0;
 	note_write(c, cell, bytes);
 }
 
@@ -326,13 +328,13 @@ void emu_cell_bytes(struct emu_check *c, struct emu_cell *cell, uint32_t first, 
 
 	if (c->access->defined && (cell->valid & bytes) != bytes)
 		emu_report_undefined(c->access, &c->spot);
-	if (c->access->write)
+	if (c->access->write && !c->access->looking)
 		cell->valid |= bytes;
 	if (size == EMU_CELL_BYTES && !cell->words) {
 		emu_cell_check(c, cell, EMU_WHOLE_WORD);
 		return;
 	}
 	check_words(c, cell, first, size);
-	if (size == EMU_CELL_BYTES && c->access->write && cell->words)
+	if (size == EMU_CELL_BYTES && c->access->write && !c->access->looking && cell->words)
 		unite(c->hazards, cell);
 }

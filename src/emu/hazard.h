@@ -208,7 +208,8 @@ void emu_order_cluster_wait(struct emu_order *order);
 
 enum {
 	EMU_MAX_ACCESS = 32, /* bytes of a lane */
-	EMU_ANY_LANE = 0xff  /* of the warp together */
+	EMU_ANY_LANE = 0xff, /* of the warp together */
+	EMU_SEVERAL_LANES = 0xfe
 };
 
 struct emu_access {
@@ -228,6 +229,7 @@ struct emu_access {
 	bool proxy;      /* async: earlier writes must be visible to that proxy */
 	bool same;       /* it writes what is there already */
 	bool map;        /* by the proxy of tensor maps */
+	bool looking;    /* nothing of it is noted */
 	bool late;       /* a read that later ones may stand before: none is forgotten for it */
 	uint8_t swizzle; /* of a tensor copy: 1 + that of its map; 0: of anything else */
 	uint8_t scope;   /* of an atomic one, enum emu_scope */

@@ -160,9 +160,9 @@ static void touch_cells(struct emu_check *c, struct emu_block *block, const stru
 static inline void touch(struct emu_check *c, struct emu_block *block, const struct part *part,
 			 struct emu_between_check *others, struct emu_page *page)
 {
-	struct lookers l = {.others = others, .page = page};
+	struct lookers l = {.others = c->access->looking ? NULL : others, .page = page};
 
-	if (others || !touch_units(c, block, part))
+	if (l.others || !touch_units(c, block, part))
 		touch_cells(c, block, part, &l);
 }
 

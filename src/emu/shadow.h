@@ -27,7 +27,6 @@ struct emu_check {
 	int8_t lane; /* of the block that is touched: see struct emu_mark */
 	uint8_t shift;
 	const uint8_t *lanes; /* by unit, where that does not tell; NULL: it does */
-	bool many;            /* several lanes to a unit, of which `lanes` has the last */
 	/* Notes of units.h, as of a sweep: the access's own, 0: it has none yet, and one of reads
 	   that have all happened before it. */
 	uint32_t note, alone, sweeps;
@@ -76,7 +75,13 @@ static inline bool emu_same_step(const struct emu_access *access, uint16_t who, 
 	       epoch == access->moment.epoch;
 }
 
-/* The lane of a unit; of several, the last. */
+/* Whether they are two, or may be. */
+static inline bool emu_lanes_differ(uint8_t a, uint8_t b)
+{
+	return (a != b || a == EMU_SEVERAL_LANES) && a != EMU_ANY_LANE && b != EMU_ANY_LANE;
+}
+
+/* The lane of a unit; of several that share its bytes, the last. */
 static inline uint8_t emu_lane_of(int8_t lane, uint8_t shift, uint32_t unit)
 {
 	return (uint8_t)(lane + (int)((4 * unit + 3) >> shift));

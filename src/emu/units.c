@@ -105,14 +105,27 @@ static inline void set(uint32_t *row, uint32_t units, uint32_t note)
 	}
 }
 
-static void set_lanes(const struct emu_check *c, uint8_t *row, uint32_t units)
+/* Those of `units` that another lane of the instruction has touched, which come one by one. */
+static inline uint32_t touched_again(const struct emu_check *c, const uint32_t *row, uint32_t units)
+{
+	uint32_t again = 0;
+
+	EMU_FOR_LANES(unit, few(units) && c->note ? units : 0)
+	{
+		again |= (uint32_t)(row[unit] == c->note) << unit;
+	}
+	return again;
+}
+
+/* `again`: units that other lanes of the instruction have touched before. */
+static void set_lanes(const struct emu_check *c, uint8_t *row, uint32_t units, uint32_t again)
 {
 	uint8_t linear[EMU_BLOCK_UNITS];
 
 	if (few(units)) {
 		EMU_FOR_LANES(unit, units)
 		{
-			row[unit] = emu_own_lane(c, unit);
+			row[unit] = again >> unit & 1 ? EMU_SEVERAL_LANES : emu_own_lane(c, unit);
 		}
 		return;
 	}
@@ -137,10 +150,9 @@ static bool lanes_race(const struct emu_check *c, const struct emu_note *n, cons
 		return false;
 	if (!same_sharing(c, n))
 		return true;
-	for (uint32_t rest = units; rest; rest &= rest - 1) {
-		uint8_t lane = lanes[first_of(rest)], own = emu_own_lane(c, first_of(rest));
-
-		if ((lane != own || c->many) && lane != EMU_ANY_LANE && own != EMU_ANY_LANE)
+	EMU_FOR_LANES(unit, units)
+	{
+		if (emu_lanes_differ(lanes[unit], emu_own_lane(c, unit)))
 			return true;
 	}
 	return false;
@@ -199,7 +211,7 @@ static bool after_reads(const struct emu_check *c, const struct emu_units *u, ui
 /* False without memory, or where there are many. */
 static bool note_reads(struct emu_check *c, struct emu_units *u, uint32_t units, uint32_t met)
 {
-	uint32_t rest = recent(u->read, units, met);
+	uint32_t rest = recent(u->read, units, met), again = touched_again(c, u->read, rest);
 
 	if (units & ~rest)
 		set(u->read, units & ~rest, c->note);
@@ -215,7 +227,7 @@ static bool note_reads(struct emu_check *c, struct emu_units *u, uint32_t units,
 			return false;
 		set(u->read, same, note);
 	}
-	set_lanes(c, u->read_lane, units);
+	set_lanes(c, u->read_lane, units, again);
 	return true;
 }
 
@@ -244,7 +256,7 @@ static bool noted(const struct emu_check *c, const struct emu_units *u, uint32_t
 bool emu_units_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 {
 	struct emu_units *u = emu_units_at(c->hazards, b->units);
-	uint32_t met, own;
+	uint32_t met, own, again;
 
 	if (!c->access->write && noted(c, u, units))
 		return true;
@@ -260,9 +272,10 @@ bool emu_units_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 		return note_reads(c, u, units, met);
 	if (!after_reads(c, u, recent(u->read, units, met)))
 		return false;
+	again = touched_again(c, u->write, units);
 	set(u->write, units, own);
 	set(u->read, units, 0);
-	set_lanes(c, u->write_lane, units);
+	set_lanes(c, u->write_lane, units, again);
 	return true;
 }
 

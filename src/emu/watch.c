@@ -186,11 +186,24 @@ static void watch_lane(struct emu_access *access, const struct emu_ins *ins,
 	one(access, (enum emu_space)ins->space, address[lane], size);
 }
 
+/* Lanes that may race.  All are looked at before one of them is noted: what a lane writes hides
+   what the next one races with. */
+static void watch_each(struct emu_access *access, const struct emu_ins *ins,
+		       const uint64_t *address, uint32_t lanes, uint32_t size)
+{
+	for (int looking = access->write && lanes & (lanes - 1); looking >= 0; looking--) {
+		access->looking = looking;
+		EMU_FOR_LANES(lane, lanes)
+		{
+			watch_lane(access, ins, address, lane, size);
+		}
+	}
+}
+
 /* Lanes that follow each other in one block. */
 struct lanes_of_block {
 	uint64_t block; /* address / EMU_BLOCK_BYTES */
 	uint32_t lanes, units;
-	bool many; /* lanes to a unit */
 	/* A power of two apart: `first` and `shift` are as in struct emu_mark.  Else `lane` is of
 	   the units. */
 	int8_t first;
@@ -232,7 +245,6 @@ static void collect_even(struct lanes_of_block *b, const uint64_t *address, uint
 	b->block = address[first] / EMU_BLOCK_BYTES;
 	b->lanes = ((count < EMU_LANES ? 1u << count : 0) - 1) << first;
 	b->units = even_units(count, step, size) << at / 4;
-	b->many = false;
 	b->shift = (uint8_t)__builtin_ctz(step);
 	b->first = (int8_t)((int)first - (int)(at >> b->shift));
 }
@@ -244,11 +256,10 @@ static inline void add_lane(struct lanes_of_block *b, uint64_t address, uint32_t
 	uint32_t first = address % EMU_BLOCK_BYTES / 4, count = size / 4;
 	uint32_t units = ((1u << count) - 1) << first;
 
-	b->many |= (b->units & units) != 0;
+	for (uint32_t i = first; i < first + count; i++)
+		b->lane[i] = b->units >> i & 1 ? EMU_SEVERAL_LANES : (uint8_t)lane;
 	b->units |= units;
 	b->lanes |= 1u << lane;
-	for (uint32_t i = 0; i < count; i++)
-		b->lane[first + i] = (uint8_t)lane;
 }
 
 static bool in_one_block(const uint64_t *address)
@@ -267,10 +278,9 @@ static void collect_words(struct lanes_of_block *b, const uint64_t *address)
 	for (uint32_t l = 0; l < EMU_LANES; l++) {
 		uint32_t unit = address[l] % EMU_BLOCK_BYTES / 4;
 
+		b->lane[unit] = b->units >> unit & 1 ? EMU_SEVERAL_LANES : (uint8_t)l;
 		b->units |= 1u << unit;
-		b->lane[unit] = (uint8_t)l;
 	}
-	b->many = b->units != UINT32_MAX;
 }
 
 static inline void collect(struct lanes_of_block *b, const uint64_t *address, uint32_t mask,
@@ -278,7 +288,6 @@ static inline void collect(struct lanes_of_block *b, const uint64_t *address, ui
 {
 	b->block = address[emu_lowest(mask)] / EMU_BLOCK_BYTES;
 	b->lanes = b->units = 0;
-	b->many = false;
 	if (size == 4 && mask == EMU_FULL && in_one_block(address)) {
 		collect_words(b, address);
 		return;
@@ -299,7 +308,6 @@ static bool touch_lanes(struct emu_check *check, enum emu_space space,
 	if (space == EMU_GENERIC && emu_generic_space(&address) != check->spot.space)
 		return false;
 	check->access->same = false;
-	check->many = b->many;
 	check->lanes = !even && b->lanes & (b->lanes - 1) ? b->lane : NULL;
 	check->lane = even ? b->first : (int8_t)emu_lowest(b->lanes);
 	check->shift = even ? b->shift : EMU_ONE_LANE;
@@ -347,10 +355,7 @@ static void watch_spread(struct emu_access *access, const struct emu_ins *ins,
 		if (touch_lanes(&check, (enum emu_space)ins->space, &b, step))
 			continue;
 		access->defined = defined;
-		EMU_FOR_LANES(lane, b.lanes)
-		{
-			watch_lane(access, ins, address, lane, size);
-		}
+		watch_each(access, ins, address, b.lanes, size);
 	}
 }
 
@@ -389,10 +394,7 @@ void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uin
 	count = lanes_in_row(address, mask, first, size);
 	lanes = (count < EMU_LANES ? (1u << count) - 1 : EMU_FULL) << first;
 	if (lanes != mask && size < 4) {
-		EMU_FOR_LANES(lane, mask)
-		{
-			watch_lane(&access, ins, address, lane, size);
-		}
+		watch_each(&access, ins, address, mask, size);
 		return;
 	}
 	if (lanes != mask) {
