@@ -1,4 +1,4 @@
--- Needs a GPU: `make check-gpu`. Elements of 4 bits, and arrays of many dimensions, on it.
+-- Needs a GPU: `make check-gpu`. Elements of 4 bits, arrays of many dimensions, and MMAs cut along N, on it.
 local tc = require "tcmma"
 local every_mode = require "every_mode"
 
@@ -11,7 +11,7 @@ describe("on a GPU #gpu", function()
   end)
   teardown(function() every_mode.gpu = nil end)
   if gpu then
-    for _, name in ipairs{ "four_bit", "many_dimensions" } do
+    for _, name in ipairs{ "four_bit", "many_dimensions", "wgmma_slices" } do
       assert(loadfile("spec/" .. name .. "_spec.lua", "t", _ENV))()
     end
   else
