@@ -145,7 +145,7 @@ describe("Roles", function()
       assert.matches("either warps or warpgroups %(of 4 warps%); none is given", message(tc.role, { name = "a" }))
       assert.matches("both are given", message(tc.role, { warps = 1, warpgroups = 1 }))
       assert.matches("there is a role 'load' already %(.-:%d+%)", message(tc.role, { name = "load", warps = 1 }))
-      assert.matches("option 'warps' must be an integer from 1 to 32", message(tc.role, { warps = 0 }))
+      assert.matches("option 'warps' must be an integer from 1 to 32767", message(tc.role, { warps = 0 }))
       assert.matches("padded to 1152 threads; a block has at most 1024",
         message(tc.role, { name = "b", warpgroups = 7 }))
       assert.matches("role 'load' is called with the function that records its block, got integer 3",

@@ -31,7 +31,7 @@ describe("tc.smem refuses", function()
    refuses("a tiling that does not divide", "Shape (100, 64) is not divisible by tiling (8, 64)",
       alloc { { 100, 64 }, tc.f16, { swizzle = 128, tiling = { 8, 64 } } })
    refuses("a tiling of too many dimensions",
-      "tiling must have at most as many dimensions as the shape (128, 64), got (2, 8, 64)",
+      "Expected tiling to be at most rank of shape. Got tiling: (2, 8, 64) (rank: 3) and shape (128, 64) (rank: 2).",
       alloc { { 128, 64 }, tc.f16, { swizzle = 128, tiling = { 2, 8, 64 } } })
    refuses("swizzled rows that are no multiple of 8",
       "A swizzled or tiled SMEM Ref needs a multiple of 8 rows, got shape (4, 64)",
@@ -47,7 +47,7 @@ describe("tc.smem refuses", function()
             { { 16, shape[2] }, tc.f16, { swizzle = "none", tiling = { 8, 8 } } }))
    end
    refuses("a tiling of too many dimensions, without swizzle",
-      "tiling must have at most as many dimensions as the shape (128, 64), got (2, 8, 8)",
+      "Expected tiling to be at most rank of shape. Got tiling: (2, 8, 8) (rank: 3) and shape (128, 64) (rank: 2).",
       alloc { { 128, 64 }, tc.f16, { swizzle = "none", tiling = { 2, 8, 8 } } })
    refuses("tiles without swizzle that are neither of 16 bytes nor whole rows",
       "Cannot apply (8, 4) with no swizzle to memref with shape (304, 64).",

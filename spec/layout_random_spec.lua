@@ -185,6 +185,6 @@ describe("Random layouts", function()
   end
 
   holds("of copies", random_copy, 150, 120,
-    { "only support copying <=256 elements", "TMA knows arrays of five dimensions" })
+    { "only support copying <=256 elements", "striding up to 5 dimensions" })
   holds("of tiles of 4 bits", random_tile, 100, 95, {})
 end)

@@ -55,7 +55,7 @@ describe("tc.kernel and tc.record", function()
       message(tc.record, { args = {3} }))
     assert.matches("field 'grid', entry 2: an integer from 1 to 2147483647 expected, got integer 0",
       message(tc.record, { grid = {1, 0} }))
-    assert.matches("grid has 1 axes, grid_names has 2",
+    assert.matches("grid_names must have the same length as grid, got grid=%(4,%), grid_names=%('a', 'b'%)",
       message(tc.record, { grid = {4}, grid_names = { "a", "b" } }))
     assert.matches("two axes of the grid and the cluster are named 'x'",
       message(tc.record, { grid = {4}, grid_names = {"x"}, cluster = {2}, cluster_names = {"x"} }))

@@ -207,7 +207,7 @@ describe("Loads and stores", function()
     with(spec, function(_, a, b, c)
       local f = tc.full({8}, 0, "f32")
       local element, row = b[0][0], b[0]
-      assert.matches("fragment, recorded scalar or number expected, got no value",
+      assert.matches("^Can only store scalars or vectors %(got no value%)",
         message(function() element:store() end))
       assert.matches("a fragment float32 %(8,%) stored into one element", message(element.store, element, f))
       assert.matches("^The stored value has shape %(8,%), but the target reference has shape %(128,%)",

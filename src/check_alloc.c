@@ -128,8 +128,9 @@ static void check_tiling(struct kern *k, const struct alloc *a)
 	int outer = a->rank - a->tiling_rank;
 
 	if (outer < 0)
-		tc_documented(&k->err, TILING_RANK, "", dims_text(k, a),
-			      numbers_text(k, a->tiling, a->tiling_rank));
+		tc_documented(&k->err, TILING_RANK, "", numbers_text(k, a->tiling, a->tiling_rank),
+			      tc_integer_text(k, a->tiling_rank), dims_text(k, a),
+			      tc_integer_text(k, a->rank));
 	for (int i = 0; i < a->tiling_rank; i++)
 		if (a->tiling[i] < 1 || a->shape[outer + i].size % a->tiling[i])
 			tc_documented(&k->err, TILING_DIVIDES, "", dims_text(k, a),
@@ -352,6 +353,15 @@ static int64_t rows_of(const struct ref *r)
 	return r->alloc->shape[r->alloc->rank - 2].size;
 }
 
+static int64_t bits_of(const struct ref *r)
+{
+	int64_t bits = tc_stored_bits(r->alloc);
+
+	for (int i = 0; i < r->rank; i++)
+		bits *= r->shape[i].size;
+	return bits;
+}
+
 void tc_check_alias(struct kern *k, struct ref **members, int count)
 {
 	const struct ref *first = members[0];
@@ -367,6 +377,11 @@ void tc_check_alias(struct kern *k, struct ref **members, int count)
 			tc_documented(&k->err, UNION_COLLECTIVE,
 				      tc_join(k, tc_got(k, "one member", first),
 					      tc_got(k, "another", members[i])));
+	for (int i = 0; i < count; i++)
+		if (bits_of(members[i]) % 8)
+			tc_documented(&k->err, UNION_BYTES, tc_got(k, "it", members[i]),
+				      tc_dtypes[members[i]->alloc->dtype].name,
+				      tc_shape_text(k, members[i]));
 	for (int i = 0; i < count; i++)
 		if (!is_whole(members[i]) || members[i]->alloc->alias)
 			tc_documented(&k->err, UNION_WHOLE, tc_got(k, "it", members[i]),

@@ -234,11 +234,15 @@ static void check_role(struct kern *k, const struct role *draft)
 		*(r->warpgroups ? &groups : &warps) += r->warps;
 	}
 	if (groups + (warps + 3) / 4 * 4 > MAX_WARPS)
-		tc_fail(&k->err,
-			"too many threads: with role '%s' the roles have %d warpgroups and %d "
-			"single warps, padded to %d threads; a block has at most %d",
-			draft->name, groups / 4, warps, 32 * (groups + (warps + 3) / 4 * 4),
-			32 * MAX_WARPS);
+		tc_documented(
+			&k->err, TOO_MANY_THREADS,
+			tc_arena_printf(
+				&k->arena,
+				"\n  with role '%s' the roles have %d warpgroups and %d single "
+				"warps, padded to %d threads; a block has at most %d",
+				draft->name, groups / 4, warps, 32 * (groups + (warps + 3) / 4 * 4),
+				32 * MAX_WARPS),
+			tc_integer_text(k, groups / 4 + (warps + 3) / 4));
 }
 
 struct role *tc_kern_add_role(struct kern *k, const struct role *draft)

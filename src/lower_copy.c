@@ -111,10 +111,16 @@ static void plan_map(struct low *l, struct boxes *b, const struct ref *gmem, con
 	box_along(l, b, gmem, smem, b->box);
 	while (!tc_low_plan_map(l, &b->map, gmem, smem->alloc, b->box)) {
 		if (!cut_boxes(b, smem, --deep))
-			tc_documented_at(l->c->err, l->op->pos, COPY_DIMENSIONS,
-					 tc_got(k, "the SMEM ref", smem),
-					 tc_integer_text(k, gmem->alloc->rank),
-					 tc_shape_text(k, smem));
+			tc_documented_at(
+				l->c->err, l->op->pos, COPY_DIMENSIONS,
+				tc_arena_printf(
+					&k->arena,
+					"%s\n  of the %d dimensions of the array a box can only "
+					"take "
+					"some, and the boxes of a tile %s would not all begin at "
+					"multiples of 128 bytes of SMEM",
+					tc_got(k, "the SMEM ref", smem), gmem->alloc->rank,
+					tc_shape_text(k, smem)));
 		box_along(l, b, gmem, smem, b->box);
 	}
 }

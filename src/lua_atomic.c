@@ -58,7 +58,9 @@ static int update(lua_State *L, int row)
 	struct updating a = {.update = &tc_atomic_updates[row]};
 
 	a.ref = tc_check_recorded(L, 1, TC_REF);
-	tc_check_stored(L, 2, &a.value);
+	if (!tc_read_value(L, 2, &a.value))
+		return tc_argerror(L, 2, "fragment, recorded scalar or number expected, got %s",
+				   tc_describe(L, 2));
 	if (a.update->is_bitwise && a.value.kind == 'f' && !a.value.integral)
 		return tc_argerror(L, 2, "fragment, recorded s32 or integer expected, got %s",
 				   tc_describe(L, 2));

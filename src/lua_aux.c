@@ -200,6 +200,27 @@ void tc_call(lua_State *L, struct err *e, void (*fn)(void *), void *arg)
 		tc_raise(L, e);
 }
 
+struct documented {
+	struct err e;
+	enum tc_error id;
+	const char *const *text;
+};
+
+static void fail_documented(void *arg)
+{
+	struct documented *d = arg;
+
+	tc_fail_documented(&d->e, d->id, d->text);
+}
+
+int tc_raise_documented(lua_State *L, enum tc_error id, const char *const *text)
+{
+	struct documented d = {.id = id, .text = text};
+
+	tc_call(L, &d.e, fail_documented, &d);
+	return 0;
+}
+
 int tc_failure(lua_State *L, const char *code, const char *fmt, ...)
 {
 	va_list ap;

@@ -11,19 +11,21 @@ struct axis {
 	struct val *result;
 };
 
+/* NULL: none has a name. */
 static const char *axis_list(struct kern *k)
 {
 	struct strbuf b = {.arena = &k->arena};
 	const char *text;
+	int names = 0;
 
 	for (int i = 0; i < k->grid_rank + k->cluster_rank; i++) {
 		const char *name =
 			i < k->grid_rank ? k->grid_names[i] : k->cluster_names[i - k->grid_rank];
 
 		if (name)
-			tc_printf(&b, "%s'%s'", b.length ? ", " : "", name);
+			tc_printf(&b, "%s'%s'", names++ ? ", " : "", name);
 	}
-	text = tc_arena_strdup(&k->arena, b.text ? b.text : "none has a name");
+	text = names ? tc_arena_printf(&k->arena, names == 1 ? "(%s,)" : "(%s)", b.text) : NULL;
 	tc_strbuf_free(&b);
 	return text;
 }
@@ -43,9 +45,10 @@ static void find_axis(struct kern *k, void *arg)
 	}
 	if (!a->name && a->number >= 0 && a->number < k->grid_rank)
 		a->axis = (int)a->number;
+	if (a->axis < 0 && a->name && !axis_list(k))
+		tc_documented(&k->err, AXIS_NO_NAMES, "");
 	if (a->axis < 0 && a->name)
-		tc_fail(&k->err, "unknown axis '%s'; axes of the grid and the cluster: %s", a->name,
-			axis_list(k));
+		tc_documented(&k->err, AXIS_UNKNOWN, "", a->name, axis_list(k), "()");
 	if (a->axis < 0)
 		tc_fail(&k->err, "grid axis %lld of a grid of %d; axes count from 0",
 			(long long)a->number, k->grid_rank);

@@ -37,15 +37,19 @@ static void write_mismatch(struct kern *k, void *arg)
 	tc_print_shape(&m->got, shape, m->array->rank);
 }
 
+/* The further line of a message: which argument. */
+static const char *push_argument(lua_State *L, const struct binding *b, int i, const char *more)
+{
+	return lua_pushfstring(L, "\n  argument %d of kernel '%s'%s", i + 1, b->kern->name, more);
+}
+
 static int shape_error(lua_State *L, const struct binding *b, int i, const char *more)
 {
 	struct mismatch m = {.array = b->arrays[i], .argument = b->kern->args[i]->alloc};
 
 	tc_text_call(L, tc_check_kernel(L, 1), write_mismatch, &m);
-	return tc_error(L,
-			"Argument shape mismatch: expected %s, got %s\n"
-			"  argument %d of kernel '%s'%s",
-			m.wanted.text, m.got.text, i + 1, b->kern->name, more);
+	return tc_documented_error(L, ARGUMENT_SHAPE, push_argument(L, b, i, more), m.wanted.text,
+				   m.got.text);
 }
 
 static void bind_dim(lua_State *L, struct binding *b, int i, int d, const struct dim *dim)
@@ -86,11 +90,8 @@ static void bind_array(lua_State *L, struct binding *b, int i, int arg)
 			shape_error(L, b, i, "");
 	}
 	if (a->dtype != wanted->dtype)
-		tc_error(L,
-			 "Argument dtype mismatch: expected %s, got %s\n"
-			 "  argument %d of kernel '%s'; array:astype(\"%s\") converts",
-			 tc_dtypes[wanted->dtype].name, tc_dtypes[a->dtype].name, i + 1,
-			 b->kern->name, tc_dtypes[wanted->dtype].name);
+		tc_documented_error(L, ARGUMENT_DTYPE, push_argument(L, b, i, ""),
+				    tc_dtypes[wanted->dtype].name, tc_dtypes[a->dtype].name, "");
 }
 
 /* Calls function(dims); the sizes of the axes, as written. */
@@ -163,11 +164,11 @@ void tc_bind_arguments(lua_State *L, struct binding *b, struct kern *k, int firs
 	int count = lua_gettop(L) - first + 1;
 
 	if (count != k->arg_count)
-		tc_error(L,
-			 "Invalid argument structure: expected %d array%s, got %d value%s\n"
-			 "  arguments of kernel '%s'",
-			 k->arg_count, k->arg_count == 1 ? "" : "s", count, count == 1 ? "" : "s",
-			 k->name);
+		tc_documented_error(L, ARGUMENT_COUNT,
+				    lua_pushfstring(L, "\n  arguments of kernel '%s'", k->name),
+				    lua_pushfstring(L, "%d array%s", k->arg_count,
+						    k->arg_count == 1 ? "" : "s"),
+				    lua_pushfstring(L, "%d value%s", count, count == 1 ? "" : "s"));
 	luaL_checkstack(L, 16, "for a launch");
 	make_room(L, b, k);
 	b->kern = k;

@@ -277,8 +277,8 @@ static int role_new(lua_State *L)
 	r.draft.name = tc_option_string(L, 1, "name", NULL);
 	if (r.draft.name && !r.draft.name[0])
 		return tc_argerror(L, 1, "option 'name' is empty");
-	warps = (int)tc_option_integer(L, 1, "warps", 0, 1, 32);
-	groups = (int)tc_option_integer(L, 1, "warpgroups", 0, 1, 8);
+	warps = (int)tc_option_integer(L, 1, "warps", 0, 1, INT16_MAX);
+	groups = (int)tc_option_integer(L, 1, "warpgroups", 0, 1, INT16_MAX);
 	if (!warps == !groups)
 		return tc_argerror(L, 1, "a role has either warps or warpgroups (of 4 warps); %s",
 				   warps ? "both are given" : "none is given");

@@ -533,8 +533,8 @@ static int op_store_tmem(lua_State *L)
 	struct tmem_access a = {.ref = tc_check_recorded(L, 1, TC_REF)};
 
 	if (!tc_read_value(L, 2, &a.value))
-		return tc_argerror(L, 2, "fragment, recorded scalar or number expected, got %s",
-				   tc_describe(L, 2));
+		return tc_documented_error(L, STORED_FRAGMENT, "\n  it is the value, argument 2",
+					   tc_describe(L, 2));
 	tc_record_call(L, record_tmem_store, &a);
 	return 0;
 }

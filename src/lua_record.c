@@ -91,11 +91,61 @@ static void check_names(lua_State *L, const struct setup *s)
 					    all[i]);
 }
 
+/* "(2, 3)", "('x',)" or "nil": the list that the field has. */
+static const char *push_list(lua_State *L, const char *field)
+{
+	luaL_Buffer b;
+	int list, count;
+
+	if (!tc_option_push(L, 1, field))
+		return lua_pushliteral(L, "nil");
+	list = lua_gettop(L);
+	count = (int)luaL_len(L, list);
+	luaL_buffinit(L, &b);
+	luaL_addchar(&b, '(');
+	for (int i = 1; i <= count; i++) {
+		bool name = lua_rawgeti(L, list, i) == LUA_TSTRING;
+
+		lua_pushfstring(L, name ? "'%s'" : "%s", luaL_tolstring(L, -1, NULL));
+		lua_replace(L, -3);
+		lua_pop(L, 1);
+		luaL_addvalue(&b);
+		luaL_addstring(&b, i < count ? ", " : count == 1 ? ",)" : ")");
+	}
+	if (!count)
+		luaL_addchar(&b, ')');
+	luaL_pushresult(&b);
+	return lua_tostring(L, -1);
+}
+
+/* "grid=(2, 3), grid_names=('x',)" */
+static const char *push_mesh(lua_State *L, const char *sizes, const char *names)
+{
+	return lua_pushfstring(L, "%s=%s, %s=%s", sizes, push_list(L, sizes), names,
+			       push_list(L, names));
+}
+
+static void check_cluster_rank(lua_State *L)
+{
+	static const char *const fields[] = {"cluster", "cluster_names"};
+
+	for (int i = 0; i < 2; i++) {
+		if (!tc_option_push(L, 1, fields[i]))
+			continue;
+		if (lua_istable(L, -1) && luaL_len(L, -1) > 3)
+			tc_documented_error(L, CLUSTER_RANK_3, "",
+					    push_mesh(L, "cluster", "cluster_names"));
+		lua_pop(L, 1);
+	}
+}
+
 static void read_cluster(lua_State *L, struct setup *s)
 {
-	int names = read_names(L, "cluster_names", s->cluster_names, 3);
 	int64_t blocks = 1;
+	int names;
 
+	check_cluster_rank(L);
+	names = read_names(L, "cluster_names", s->cluster_names, 3);
 	if (tc_option_push(L, 1, "cluster"))
 		s->cluster_rank = read_sizes(L, "cluster", s->cluster, 3);
 	for (int i = 0; i < s->cluster_rank && blocks <= 16; i++)
@@ -105,8 +155,7 @@ static void read_cluster(lua_State *L, struct setup *s)
 			    "field 'cluster': a cluster has at most 16 blocks (more than 8 "
 			    "only where the device allows it)");
 	if (names && names != s->cluster_rank)
-		tc_argerror(L, 1, "cluster has %d axes, cluster_names has %d", s->cluster_rank,
-			    names);
+		tc_documented_error(L, CLUSTER_NAMES, "", push_mesh(L, "cluster", "cluster_names"));
 }
 
 static void read_grid(lua_State *L, struct setup *s)
@@ -131,7 +180,7 @@ static void read_grid(lua_State *L, struct setup *s)
 			tc_argerror(L, 1, "field 'grid' is empty");
 	}
 	if (names && names != s->grid_rank)
-		tc_argerror(L, 1, "grid has %d axes, grid_names has %d", s->grid_rank, names);
+		tc_documented_error(L, GRID_NAMES, "", push_mesh(L, "grid", "grid_names"));
 	read_cluster(L, s);
 	check_names(L, s);
 }

@@ -17,6 +17,16 @@ static const char ds_doc[] =
 	"ds(start: integer|Scalar, size: integer, step?: integer) -> Slice\n"
 	"A slice for `ref:at`: `size` indices from `start`, which may be recorded.";
 
+static lua_Integer check_slice_size(lua_State *L, int arg)
+{
+	if (tc_test_object(L, arg, TC_SCALAR))
+		tc_documented_error(L, SLICE_DYNAMIC,
+				    lua_pushfstring(L, "\n  the size is %s", tc_describe(L, arg)));
+	if (lua_isinteger(L, arg) && lua_tointeger(L, arg) < 0)
+		tc_documented_error(L, SLICE_LENGTH, "", luaL_tolstring(L, arg, NULL));
+	return tc_check_integer(L, arg, 1, INT32_MAX);
+}
+
 static int slice_new(lua_State *L)
 {
 	struct slice *s;
@@ -24,7 +34,7 @@ static int slice_new(lua_State *L)
 	lua_settop(L, 3);
 	s = tc_new_object(L, TC_SLICE, sizeof *s, 1);
 	tc_check_index_value(L, 1, &s->start, "start of the slice");
-	s->size = tc_check_integer(L, 2, 1, INT32_MAX);
+	s->size = check_slice_size(L, 2);
 	s->step = lua_isnoneornil(L, 3) ? 1 : tc_check_integer(L, 3, 1, INT32_MAX);
 	lua_pushvalue(L, 1);
 	lua_setiuservalue(L, -2, 1);
@@ -392,8 +402,12 @@ static const char load_doc[] =
 
 static int ref_load(lua_State *L)
 {
-	struct access a = {.ref = tc_check_recorded(L, 1, TC_REF)};
+	struct access a = {0};
 
+	if (!tc_test_object(L, 1, TC_REF))
+		tc_documented_error(L, LOAD_REFERENCE, "\n  'load' is called on it",
+				    tc_describe(L, 1));
+	a.ref = tc_check_recorded(L, 1, TC_REF);
 	tc_record_call(L, load, &a);
 	if (a.val)
 		tc_push_scalar(L, a.val);
@@ -465,19 +479,23 @@ static const char store_doc[] =
 	"store is asynchronous, and one arrival on that CTA's barrier, whose phase completes when "
 	"the values are there: no arrival of the role and no fence is needed";
 
-void tc_check_stored(lua_State *L, int arg, struct lua_value *v)
+static void check_stored(lua_State *L, int arg, struct lua_value *v)
 {
 	if (!tc_read_value(L, arg, v))
-		tc_argerror(L, arg, "fragment, recorded scalar or number expected, got %s",
-			    tc_describe(L, arg));
+		tc_documented_error(L, STORED_VALUE, "\n  it is the value that 'store' is given",
+				    tc_describe(L, arg));
 }
 
 static int ref_store(lua_State *L)
 {
 	static const char *const options[] = {"barrier", NULL};
-	struct access a = {.ref = tc_check_recorded(L, 1, TC_REF)};
+	struct access a = {0};
 
-	tc_check_stored(L, 2, &a.value);
+	if (!tc_test_object(L, 1, TC_REF))
+		tc_documented_error(L, STORE_REFERENCE, "\n  'store' is called on it",
+				    tc_describe(L, 1));
+	a.ref = tc_check_recorded(L, 1, TC_REF);
+	check_stored(L, 2, &a.value);
 	tc_options(L, 3, options);
 	if (tc_option_push(L, 3, "barrier")) {
 		const struct barrier_ref *b = tc_test_recorded(L, lua_gettop(L), TC_BARRIER);
@@ -506,7 +524,7 @@ static int ref_newindex(lua_State *L)
 	} else {
 		return tc_error(L, "a ref cannot be indexed by %s", tc_describe(L, 2));
 	}
-	tc_check_stored(L, 3, &a.value);
+	check_stored(L, 3, &a.value);
 	tc_record_call(L, store, &a);
 	return 0;
 }

@@ -172,10 +172,7 @@ static bool is_system_scope(lua_State *L, int arg, const char *const *options)
 	tc_options(L, arg, options);
 	scope = tc_option_string(L, arg, "memory_scope", "sys");
 	if (strcmp(scope, "sys") != 0 && strcmp(scope, "gpu") != 0)
-		tc_argerror(L, arg,
-			    "option 'memory_scope': Unsupported memory_scope: \"%s\"; "
-			    "\"sys\" or \"gpu\"",
-			    scope);
+		tc_documented_error(L, MEMORY_SCOPE, "", scope);
 	return strcmp(scope, "sys") == 0;
 }
 
@@ -393,18 +390,10 @@ static int async_prefetch(lua_State *L)
 /* ---- documented messages of what is written in Lua ------------------------- */
 
 struct documented {
-	struct err e;
 	enum tc_error id;
 	const char *text[TC_PROMISE_WORDS + 2]; /* further lines, words, NULL */
 	struct promise *promise;
 };
-
-static void fail_documented(void *arg)
-{
-	struct documented *d = arg;
-
-	tc_fail_documented(&d->e, d->id, d->text);
-}
 
 static const char raise_doc[] = "raise_documented(id: string, ...: string)\n"
 				"Raises a message of docs/errors.md at the line of the script: its "
@@ -449,8 +438,7 @@ static int raise_documented(lua_State *L)
 {
 	struct documented *d = push_documented(L);
 
-	tc_call(L, &d->e, fail_documented, d);
-	return 0;
+	return tc_raise_documented(L, d->id, d->text);
 }
 
 static const char promise_doc[] =

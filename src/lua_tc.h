@@ -90,6 +90,11 @@ int tc_argerror(lua_State *L, int arg, const char *fmt, ...) __attribute__((form
 int tc_raise(lua_State *L, struct err *e);
 /* Runs fn(arg) under e, with e->pos set to the user's line, and raises on failure. */
 void tc_call(lua_State *L, struct err *e, void (*fn)(void *), void *arg);
+/* A documented message (errors.def) that needs no kernel, at the user's position: text[0] are further
+ * lines, the others the words of the message. */
+int tc_raise_documented(lua_State *L, enum tc_error id, const char *const *text);
+#define tc_documented_error(L, id, ...)                                                            \
+	tc_raise_documented(L, ERROR_##id, (const char *const[]){__VA_ARGS__, NULL})
 /* The environment's mistake: pushes nil, message, code and returns 3. */
 int tc_failure(lua_State *L, const char *code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -283,7 +288,6 @@ void tc_push_scalar(lua_State *L, struct val *v);
 int tc_raise_power(lua_State *L); /* the metamethod __pow */
 
 /* lua_ref.c: what is stored, or atomically combined with memory. */
-void tc_check_stored(lua_State *L, int arg, struct lua_value *v);
 /* In the core: the shape of a fragment as large as a ref of GMEM or SMEM. */
 void tc_fragment_shape(struct kern *k, const struct ref *r, int shape[2]);
 /* In the core: the value as one element of that type. */

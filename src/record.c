@@ -381,17 +381,27 @@ static const char *list_roles(struct kern *k)
 	return text;
 }
 
+_Noreturn static void refuse_warps(struct kern *k, const struct op *o, const struct role *role)
+{
+	const char *why = tc_arena_printf(
+		&k->arena, "'%s' needs a role of whole warpgroups; role '%s' (%s) has %d warp%s.",
+		tc_op_name(o), role->name, tc_pos_text(k, role->pos), role->warps,
+		role->warps == 1 ? "" : "s");
+
+	if (o->kind == OP_LOAD)
+		tc_documented(&k->err, LOAD_IN_WARP, tc_join(k, "\n  ", why));
+	if (o->kind == OP_STORE)
+		tc_documented(&k->err, STORE_IN_WARP, tc_join(k, "\n  ", why));
+	tc_fail(&k->err, "%s\nMake it tc.role{ name = \"%s\", warpgroups = 1 }.", why, role->name);
+}
+
 /* True when the op makes the kernel role-less. */
 static bool check_place(struct kern *k, const struct op *o)
 {
 	const struct role *role = k->current->role;
 
 	if (role && works_on_tiles(o->kind) && !role->warpgroups)
-		tc_fail(&k->err,
-			"'%s' needs a role of whole warpgroups; role '%s' (%s) has %d warp%s.\n"
-			"Make it tc.role{ name = \"%s\", warpgroups = 1 }.",
-			tc_op_name(o), role->name, tc_pos_text(k, role->pos), role->warps,
-			role->warps == 1 ? "" : "s", role->name);
+		refuse_warps(k, o, role);
 	if (role || is_shared_op(o))
 		return false;
 	if (k->roles.count && !k->implicit_role)
