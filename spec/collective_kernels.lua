@@ -165,38 +165,61 @@ function collective.persistent(o)
   }
 end
 
+-- Tensor memory for A's rows of one CTA of a pair.
+function collective.operand_in_tmem(rows, k, dtype, padded)
+  local options = { collective = true, padded = padded }
+  if rows == 64 then
+    options.layout = "m64_collective_a"
+  elseif not padded and dtype.bits < 32 then
+    options.packed = true
+  end
+  return tc.tmem({ rows, k }, dtype, options)
+end
+
 -- A through tensor memory: each CTA puts its rows there, by its threads or by tcgen05.cp of the pair.
+-- o: rows, n, k, dtype; parts: of K, a tc.mma each; threads, twice: they write it, or A + A; warpgroups; b_transposed: B is stored (N, K).
 function collective.a_in_tmem(o)
-  local TM, TN, K, dtype = 128, o.n or 128, o.k or 64, o.dtype or tc.float16
+  local TM, TN, K, dtype = o.rows or 128, o.n or 128, o.k or 64, o.dtype or tc.float16
   return tc.kernel{
     name = "pair_a_tmem", cluster = pair.cluster, cluster_names = pair.cluster_names,
-    args = { tc.gmem({ 2 * TM, K }, dtype), tc.gmem({ K, TN }, dtype), tc.gmem({ 2 * TM, TN }, tc.float32) },
+    args = { tc.gmem({ 2 * TM, K }, dtype), tc.gmem(o.b_transposed and { TN, K } or { K, TN }, dtype),
+             tc.gmem({ 2 * TM, TN }, tc.float32) },
     body = function(a, b, out)
-      local cta = tc.axis_index "cta"
-      local a_smem, b_smem = tc.smem({ TM, K }, dtype), tc.smem({ K, TN // 2 }, dtype)
-      local a_tmem = tc.tmem({ TM, K }, dtype, { packed = true, collective = true })
+      local cta, parts = tc.axis_index "cta", o.parts or 1
+      local b_shape = o.b_transposed and { TN // 2, K } or { K, TN // 2 }
+      local a_smem, b_smem = tc.smem({ TM, K }, dtype), tc.smem(b_shape, dtype)
+      local a_tmem = collective.operand_in_tmem(TM, K, dtype)
       local acc = tc.tmem({ TM, TN }, tc.float32, { collective = true })
       local loaded, done = tc.barrier{ num_arrivals = 2 }, tc.barrier{ orders_tensor_core = true }
       local there = tc.cluster_barrier{ collective_axes = "cta", leader_tracked = o.tracked, orders_tensor_core = true }
-      tc.copy_gmem_to_smem(a:tile({ cta, 0 }, { TM, K }), a_smem, loaded)
-      tc.copy_gmem_to_smem(b:tile({ 0, cta }, { K, TN // 2 }), b_smem, loaded)
-      tc.barrier_wait(loaded)
-      if o.threads then
-        tc.async_store_tmem(a_tmem, a_smem:load())
-        tc.commit_tmem()
+      local function work()
+        tc.copy_gmem_to_smem(a:tile({ cta, 0 }, { TM, K }), a_smem, loaded)
+        tc.copy_gmem_to_smem(b:tile(o.b_transposed and { cta, 0 } or { 0, cta }, b_shape), b_smem, loaded)
+        tc.barrier_wait(loaded)
+        if o.threads then
+          local tile = a_smem:load()
+          tc.async_store_tmem(a_tmem, o.twice and tile + tile or tile)
+          tc.commit_tmem()
+        end
+        tc.barrier_arrive(there)
+        tc.when(cta:eq(0), function()
+          tc.barrier_wait(there)
+          if not o.threads then tc.async_copy_smem_to_tmem(a_smem, a_tmem, { collective_axis = "cta" }) end
+          for part = 0, parts - 1 do
+            local columns = tc.ds(part * (K // parts), K // parts)
+            local right = o.b_transposed and b_smem:at(tc.all, columns):T() or b_smem:at(columns, tc.all)
+            tc.mma(acc, a_tmem:at(tc.all, columns), right, { accumulate = part > 0, collective_axis = "cta" })
+          end
+          tc.commit_arrive(done, { collective_axis = "cta" })
+        end)
+        tc.barrier_wait(done)
+        local width = TM == 64 and TN or 64
+        for c = 0, TN - 1, width do
+          local columns = tc.ds(c, math.min(width, TN - c))
+          out:tile({ cta, 0 }, { TM, TN }):at(tc.all, columns):store(tc.async_load_tmem(acc:at(tc.all, columns)))
+        end
       end
-      tc.barrier_arrive(there)
-      tc.when(cta:eq(0), function()
-        tc.barrier_wait(there)
-        if not o.threads then tc.async_copy_smem_to_tmem(a_smem, a_tmem, { collective_axis = "cta" }) end
-        tc.mma(acc, a_tmem, b_smem, { accumulate = false, collective_axis = "cta" })
-        tc.commit_arrive(done, { collective_axis = "cta" })
-      end)
-      tc.barrier_wait(done)
-      for c = 0, TN - 1, 64 do
-        local columns = tc.ds(c, math.min(64, TN - c))
-        out:tile({ cta, 0 }, { TM, TN }):at(tc.all, columns):store(tc.async_load_tmem(acc:at(tc.all, columns)))
-      end
+      if o.warpgroups then tc.role{ name = "all", warpgroups = o.warpgroups }(work) else work() end
     end,
   }
 end
@@ -270,7 +293,7 @@ function collective.tile(o)
       end
       local left = o.a_transposed and a_smem:T() or a_smem
       if o.a_tmem then
-        left = tc.tmem({ TM, K }, o.a, { packed = o.a.bits < 32 or nil, collective = true })
+        left = collective.operand_in_tmem(TM, half.k, o.a, o.padded and o.a.bits < 8 or nil)
         into[#into + 1] = function() tc.async_copy_smem_to_tmem(a_smem, left, { collective_axis = "cta" }) end
       end
       tc.when(cta:eq(0), function()

@@ -61,6 +61,22 @@ describe("tcgen05.mma of two CTAs", function()
       end
     end)
   end
+  for _, rows in ipairs{ 64, 128 } do
+    it(("M = %d, with A in tensor memory"):format(2 * rows), function()
+      local function check_tmem(o)
+        o.rows, o.n, o.a_tmem, o.b_transposed = rows, o.n or 96, true, true
+        dense(o)
+      end
+      check_tmem{ k = 128, a = tc.f16, b = tc.f16, d = tc.f16, n = 32 }
+      check_tmem{ k = 64, a = tc.bf16, b = tc.bf16, a_swizzle = 64, n = 256 }
+      check_tmem{ k = 64, a = tc.bf16, b = tc.bf16, a_swizzle = 32 }
+      check_tmem{ k = 64, a = tc.f32, b = tc.f32 }
+      check_tmem{ k = 256, a = tc.e4m3, b = tc.e5m2 }
+      check_tmem{ k = 128, a = tc.e3m2, b = tc.e4m3, padded = true, modes = { "check" } }
+      check_tmem{ k = 128, a = tc.e2m1, b = tc.e3m2, padded = true, modes = { "check" } }
+      check_tmem{ k = 128, a = tc.u8, b = tc.i8, d = tc.i32, targets = { "sm_100a" } }
+    end)
+  end
   it("of operands without swizzle, and of different ones", function()
     dense{ n = 64, k = 64, a = tc.f16, b = tc.f16, a_swizzle = 32, b_swizzle = 128, b_transposed = true }
   end)
@@ -123,6 +139,15 @@ describe("Block-scaled tcgen05.mma of two CTAs", function()
           scaled{ rows = rows, n = n, k = 512, a = tc.e2m1, b = tc.e2m1, scale = scale[1], block = scale[2] }
         end
       end
+    end)
+  end
+end)
+
+describe("Block-scaled tcgen05.mma of two CTAs with A in tensor memory", function()
+  for _, rows in ipairs{ 64, 128 } do
+    it(("M = %d"):format(2 * rows), function()
+      scaled{ rows = rows, n = 192, k = 128, a = tc.e4m3, b = tc.e5m2, scale = tc.e8m0, block = 32, a_tmem = true }
+      scaled{ rows = rows, n = 64, k = 256, a = tc.e2m1, b = tc.e2m1, scale = tc.e4m3, block = 16, a_tmem = true }
     end)
   end
 end)

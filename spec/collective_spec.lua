@@ -79,13 +79,31 @@ describe("A matmul of two CTAs", function()
   end
 
   for _, threads in ipairs{ false, true } do
-    for _, n in ipairs{ 64, 256 } do
-      it(("takes A from tensor memory, written by %s, N = %d"):format(threads and "threads" or "copies", n), function()
-        local a, b = kernels.integers({ 256, 64 }, tc.float16, 1), kernels.integers({ 64, n }, tc.float16, 2)
-        local kernel = collective.a_in_tmem{ n = n, threads = threads, tracked = n == 64 }
-        right(kernel, tc.zeros({ 256, n }, tc.float32), tc.reference.matmul(a, b), a, b)
+    for _, case in ipairs{ { 128, 64 }, { 128, 256 }, { 64, 64 }, { 64, 256 } } do
+      local rows, n = table.unpack(case)
+      it(("takes A from tensor memory, written by %s, M = %d, N = %d"):format(threads and "threads" or "copies",
+        2 * rows, n), function()
+        local a, b = kernels.integers({ 2 * rows, 64 }, tc.float16, 1), kernels.integers({ 64, n }, tc.float16, 2)
+        local kernel = collective.a_in_tmem{ rows = rows, n = n, threads = threads, tracked = n == 64 }
+        right(kernel, tc.zeros({ 2 * rows, n }, tc.float32), tc.reference.matmul(a, b), a, b)
       end)
     end
+  end
+end)
+
+describe("Threads that write 64 rows of A into tensor memory for a pair", function()
+  for _, case in ipairs{ { dtype = tc.float16, warpgroups = 2 }, { dtype = tc.bfloat16, warpgroups = 3, twice = true },
+                         { dtype = tc.float32, k = 32 }, { dtype = tc.float8_e4m3fn, k = 128, warpgroups = 2 },
+                         { dtype = tc.float16, k = 192, twice = true, parts = 3 } } do
+    it(("%s, %d warpgroups"):format(case.dtype, case.warpgroups or 1), function()
+      case.rows, case.n, case.k, case.threads, case.b_transposed = 64, 128, case.k or 64, true, true
+      local a = kernels.integers({ 128, case.k }, case.dtype, 1)
+      local b = kernels.integers({ 128, case.k }, case.dtype, 2)
+      local rows = tc.reference.matmul(a, b, { transpose_b = true }):totable()
+      for _, row in ipairs(rows) do for j, x in ipairs(row) do row[j] = case.twice and 2 * x or x end end
+      local expected = tc.from_table(rows, tc.float64)
+      right(collective.a_in_tmem(case), tc.zeros({ 128, 128 }, tc.float32), expected, a, b)
+    end)
   end
 end)
 

@@ -55,7 +55,7 @@ describe("An mma of two CTAs refuses", function()
    refuses("A of 64 rows in TMEM", "Only M=128 is supported for MMA with A in TMEM, but got M=64", function()
       local acc = tc.tmem({ 64, 128 }, tc.f32, { collective = true })
       local a = tc.tmem({ 64, 64 }, tc.f16, { packed = true, collective = true })
-      local there, b = tc.smem({ 64, 64 }, tc.f16), tc.smem({ 64, 64 }, tc.f16)
+      local there, b = tc.tmem({ 64, 64 }, "f16", { layout = "m64_collective_a", collective = true }), tc.smem({64, 64}, "f16")
       return function() tc.mma(acc, a, b, { collective_axis = "x" }) end,
          function() tc.mma(acc, there, b, { collective_axis = "x" }) end
    end, pair)
@@ -330,4 +330,32 @@ describe("A kernel of two CTAs", function()
       tc.copy_gmem_to_smem(x:tile({ 0, 0 }, { 256, 64 }), s, b, { collective_axes = "x", partition_axis = 0 })
       tc.barrier_wait(b)
    end)
+end)
+
+describe("A's 64 rows in TMEM of a pair", function()
+   local function twice(rows, columns, dtype, options)
+      options = options or {}
+      options.layout, options.collective = "m64_collective_a", true
+      return tc.tmem({ rows, columns }, dtype, options)
+   end
+   refuses("loads", "TMEM layout m64_collective_a(packing=2) is not supported", function()
+      local a, other = twice(64, 64, tc.f16), tc.tmem({ 64, 64 }, tc.f16, { packed = true, collective = true })
+      return function() tc.async_load_tmem(a) end, function() tc.async_load_tmem(other) end
+   end, pair)
+   refuses("rows", "(96, 64) is not divisible into tiles of shape (64, 1)", function()
+      return function() twice(96, 64, tc.f16) end, function() twice(64, 64, tc.f16) end
+   end, pair)
+   refuses("columns not full", "Minor dimension of shape must be divisible by packing, got: (64, 63)", function()
+      return function() twice(64, 63, tc.f16) end, function() twice(64, 62, tc.f16) end
+   end, pair)
+   refuses("elements of 6 bits without padding", "Packing must be <= 8 and a power of 2, got: 5", function()
+      return function() twice(64, 64, tc.e3m2) end, function() twice(64, 64, tc.e3m2, { padded = true }) end
+   end, pair)
+   refuses("an operand of 128 rows", "A layout mismatch: expected default(packing=2), got m64_collective_a(packing=2)",
+      function()
+         local acc, b = tc.tmem({ 128, 128 }, tc.f32, { collective = true }), tc.smem({ 64, 64 }, tc.f16)
+         local a, good = twice(128, 64, tc.f16), tc.tmem({ 128, 64 }, tc.f16, { packed = true, collective = true })
+         return function() tc.mma(acc, a, b, { collective_axis = "x" }) end,
+            function() tc.mma(acc, good, b, { collective_axis = "x" }) end
+      end, pair)
 end)

@@ -69,8 +69,9 @@ describe("Beyond Pallas, tc.mma", function()
       "Only M=128 is supported for MMA with A in TMEM, but got M=64", function()
          local acc = tc.tmem({ 64, 128 }, tc.f32, { collective = true })
          local a = tc.tmem({ 64, 64 }, tc.f16, { packed = true, collective = true })
-         local b, smem_a = tc.smem({ 64, 64 }, tc.f16), tc.smem({ 64, 64 }, tc.f16)
+         local b = tc.smem({ 64, 64 }, tc.f16)
+         local twice = tc.tmem({ 64, 64 }, tc.f16, { layout = "m64_collective_a", collective = true })
          return function() tc.mma(acc, a, b, { collective_axis = "x" }) end,
-            function() tc.mma(acc, smem_a, b, { collective_axis = "x" }) end
+            function() tc.mma(acc, twice, b, { collective_axis = "x" }) end
       end, { cluster = { 2 }, cluster_names = { "x" } })
 end)

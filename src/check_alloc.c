@@ -221,13 +221,14 @@ static void infer_layout(struct kern *k, struct alloc *a, int64_t rows, int64_t 
 
 struct layout_tile {
 	int64_t rows, columns; /* 0: all */
-	int packing;
+	int packing;           /* 0: as many as fill 32 bits */
 };
 
 static const struct layout_tile tiles[] = {
 	[TML_DEFAULT] = {128, 1, 1},
 	[TML_HALF_LANE] = {64, 0, 1},
 	[TML_M64_COLLECTIVE] = {64, 0, 1},
+	[TML_M64_COLLECTIVE_A] = {64, 1, 0},
 	[TML_SCALES] = {128, 4, 4},
 	[TML_B_SCALES_M64_COLLECTIVE] = {256, 4, 4},
 	[TML_SPARSE_METADATA] = {128, 64, 16},
@@ -239,13 +240,17 @@ static void check_layout(struct kern *k, struct alloc *a, int64_t rows, int64_t 
 	int64_t width = t->columns ? t->columns : columns;
 	int bits = tc_dtypes[a->dtype].bits;
 
-	a->packing = t->packing;
+	a->packing = t->packing ? t->packing : 32 / tc_stored_bits(a);
+	if (!t->packing && (a->packing > 8 || !power_of_two(a->packing)))
+		tc_documented(&k->err, TMEM_PACKING, "", tc_integer_text(k, a->packing));
 	if (!t->columns)
 		check_half_columns(k, a->layout, columns);
 	if (rows % t->rows || columns % width)
 		tc_documented(&k->err, TMEM_TILES, "", dims_text(k, a),
 			      tc_pair_text(k, t->rows, width));
-	if (a->packing != 1 && a->packing * bits != 32)
+	if (!t->packing && columns % a->packing)
+		tc_documented(&k->err, TMEM_MINOR, "", dims_text(k, a));
+	if (t->packing > 1 && a->packing * bits != 32)
 		tc_documented(&k->err, TMEM_VECTOR, "", tc_integer_text(k, bits),
 			      tc_integer_text(k, 32 / bits), tc_integer_text(k, a->packing));
 }
@@ -256,6 +261,8 @@ int64_t tc_tmem_columns(const struct alloc *a, int64_t rows, int64_t columns)
 	switch (a->layout) {
 	case TML_M64_COLLECTIVE:
 		return rows / 64 * (columns / 2 / a->packing);
+	case TML_M64_COLLECTIVE_A:
+		return rows / 64 * (columns / a->packing);
 	case TML_SCALES:
 		return rows * columns / 128;
 	case TML_B_SCALES_M64_COLLECTIVE:

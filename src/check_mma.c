@@ -239,20 +239,24 @@ static void check_swizzle(struct kern *k, const char *name, const struct ref *r)
 		tc_documented(&k->err, MMA_NO_SWIZZLE, tc_got(k, name, r));
 }
 
-/* Rows of one CTA in TMEM; two CTAs' 64 rows would have to lie there twice. */
+/* Rows of one CTA in TMEM: where the lanes of its accumulator are. */
 static void check_a_in_tmem(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
 	const struct alloc *a = m->a->alloc;
-	bool half = s->m == 64 && tc_lanes_have_halves(k);
-	enum tmem_layout layout = half ? TML_HALF_LANE : TML_DEFAULT;
+	enum tmem_layout layout = s->m != 64 || !tc_lanes_have_halves(k) ? TML_DEFAULT
+				  : s->collective                        ? TML_M64_COLLECTIVE_A
+									 : TML_HALF_LANE;
 
-	if (s->collective && s->m != 128)
-		tc_documented(&k->err, MMA_TMEM_A_M, tc_got(k, "a", m->a),
+	if (s->collective && s->m != 128 && (s->m != 64 || a->layout != layout))
+		tc_documented(&k->err, MMA_TMEM_A_M,
+			      tc_join(k, tc_got(k, "a", m->a),
+				      "\n  with 64 rows in each CTA both halves of the lanes need "
+				      "them: layout = \"m64_collective_a\""),
 			      tc_integer_text(k, s->m));
 	if ((a->layout != layout && tc_lanes_have_halves(k)) || a->packing != 32 / s->a_bits)
 		tc_documented(&k->err, MMA_A_LAYOUT, tc_got(k, "a", m->a),
-			      tc_arena_printf(&k->arena, "%s(packing=%d)",
-					      half ? "half_lane" : "default", 32 / s->a_bits),
+			      tc_arena_printf(&k->arena, "%s(packing=%d)", tc_tmem_layouts[layout],
+					      32 / s->a_bits),
 			      tc_layout_text(k, a));
 }
 
@@ -290,7 +294,10 @@ static void check_m(struct kern *k, const struct mma_op *m, const struct mma_sha
 		if (s->scaled && !s->collective)
 			tc_documented(&k->err, MMA_SCALED_M64, got_operands(k, m));
 		if (s->sparse)
-			tc_documented(&k->err, MMA_SPARSE_M64, got_operands(k, m));
+			tc_documented(&k->err, MMA_SPARSE_M64,
+				      tc_join(k, got_operands(k, m),
+					      "\n  no document says where tensor memory holds the "
+					      "metadata of 64 rows"));
 		check_acc_layout(k, m, s->collective ? TML_M64_COLLECTIVE : TML_HALF_LANE,
 				 s->collective ? "m64_collective" : "half_lane");
 	} else {

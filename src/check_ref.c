@@ -64,10 +64,11 @@ static void check_smem_slice(struct kern *k, const struct ref *r, const struct i
 
 /* ---- TMEM ----------------------------------------------------------------------------- */
 
-/* Column n of the view is column n of the lanes: each row of these has a lane of its own. */
+/* Column n of the view is column n of the lanes: each row of these has lanes of its own. */
 static bool row_is_lane(const struct alloc *a)
 {
-	return a->layout == TML_DEFAULT || a->layout == TML_HALF_LANE;
+	return a->layout == TML_DEFAULT || a->layout == TML_HALF_LANE ||
+	       a->layout == TML_M64_COLLECTIVE_A;
 }
 
 static int64_t column_tile(const struct alloc *a)
@@ -75,6 +76,7 @@ static int64_t column_tile(const struct alloc *a)
 	switch (a->layout) {
 	case TML_DEFAULT:
 	case TML_HALF_LANE:
+	case TML_M64_COLLECTIVE_A:
 		return a->packing;
 	case TML_SCALES:
 	case TML_B_SCALES_M64_COLLECTIVE:

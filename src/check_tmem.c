@@ -104,18 +104,20 @@ static bool register_layout(const struct alloc *a)
 	int bits = tc_dtypes[a->dtype].bits;
 
 	if (a->layout != TML_DEFAULT && a->layout != TML_HALF_LANE &&
-	    a->layout != TML_M64_COLLECTIVE)
+	    a->layout != TML_M64_COLLECTIVE && a->layout != TML_M64_COLLECTIVE_A)
 		return false;
 	return bits >= 16 || (tc_dtype_in_registers(a->dtype) && a->packing * bits == 32);
 }
 
-static void check_tmem_tile(struct kern *k, const struct ref *r)
+static void check_tmem_tile(struct kern *k, const struct ref *r, bool load)
 {
 	const struct alloc *a = r->alloc;
+	/* Which of the two lanes would be asked? */
+	bool twice = load && a->layout == TML_M64_COLLECTIVE_A;
 
 	if (r->rank != 2)
 		tc_documented(&k->err, FRAGMENT_RANK, tc_got(k, "the ref", r), tc_shape_text(k, r));
-	if (!register_layout(a))
+	if (!register_layout(a) || twice)
 		tc_documented(&k->err, TMEM_LAYOUT_REGISTERS, tc_got(k, "the ref", r),
 			      tc_layout_text(k, a));
 	if (r->shape[0].size > 128 && tc_lanes_have_halves(k))
@@ -128,7 +130,7 @@ void tc_check_async_load_tmem(struct kern *k, struct load_op *l)
 		tc_documented(&k->err, ASYNC_LOAD_SPACE, tc_got(k, "the ref", l->ref));
 	if (l->ref->alloc->layout == TML_SPARSE_METADATA)
 		tc_documented(&k->err, LOAD_METADATA, tc_got(k, "the ref", l->ref));
-	check_tmem_tile(k, l->ref);
+	check_tmem_tile(k, l->ref, true);
 }
 
 void tc_check_async_store_tmem(struct kern *k, struct store_op *s)
@@ -146,7 +148,7 @@ void tc_check_async_store_tmem(struct kern *k, struct store_op *s)
 	if (s->value->dtype != a->dtype)
 		tc_documented(&k->err, STORE_DTYPE, tc_got(k, "the ref", s->ref),
 			      tc_dtypes[s->value->dtype].mlir, tc_dtypes[a->dtype].mlir);
-	check_tmem_tile(k, s->ref);
+	check_tmem_tile(k, s->ref, false);
 }
 
 /* ---- SMEM to TMEM ------------------------------------------------------------------------ */
@@ -263,10 +265,10 @@ static void check_tile_copy(struct kern *k, const struct ref *src, const struct 
 	if (a->packing != full)
 		tc_documented(&k->err, COPY_PACKED, tc_got(k, "dst", dst), tc_integer_text(k, full),
 			      tc_integer_text(k, a->packing));
-	if (dst->shape[0].size != 128)
+	if (dst->shape[0].size != (a->layout == TML_M64_COLLECTIVE_A ? 64 : 128))
 		tc_documented(&k->err, COPY_ROWS, tc_got(k, "dst", dst),
 			      tc_integer_text(k, dst->shape[0].size));
-	if (a->layout != TML_DEFAULT)
+	if (a->layout != TML_DEFAULT && a->layout != TML_M64_COLLECTIVE_A)
 		tc_documented(&k->err, COPY_LAYOUT, tc_got(k, "dst", dst), tc_layout_text(k, a));
 	if (src->transposed)
 		tc_documented(&k->err, COPY_TMEM_TRANSPOSED, tc_got(k, "src", src));

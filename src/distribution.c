@@ -54,6 +54,13 @@ void tc_distribution_halves(struct distribution *d, int columns, int warpgroups,
 	add_field(&d->axis[0], 0, WARPGROUP / 2, 1);
 }
 
+void tc_distribution_twice(struct distribution *d, int columns, int warpgroups, int granule)
+{
+	tc_distribution_row(d, columns, warpgroups, granule);
+	d->axis[0].extent = WARPGROUP / 2;
+	d->axis[0].field[0].values = WARPGROUP / 2;
+}
+
 void tc_distribution_mma(struct distribution *d, int columns, int warpgroups, int vector)
 {
 	struct axis_map *row = &d->axis[0], *column = &d->axis[1];

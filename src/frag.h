@@ -53,6 +53,11 @@ struct distribution {
 void tc_distribution_row(struct distribution *d, int columns, int warpgroups, int granule);
 /* The same for each half of the columns. */
 void tc_distribution_halves(struct distribution *d, int columns, int warpgroups, int granule);
+/*
+ * 64 rows, each in two threads, 64 apart, which both have its place in memory: to store from, not
+ * for values to live in.
+ */
+void tc_distribution_twice(struct distribution *d, int columns, int warpgroups, int granule);
 /* `vector` neighbours of each 4 * vector columns belong to a thread. */
 void tc_distribution_mma(struct distribution *d, int columns, int warpgroups, int vector);
 /*

@@ -163,7 +163,7 @@ static void fix(struct low *l, struct frag_plan *p, const struct ref *r, const s
 {
 	struct frag_group *g = &p->group[find(p, f->id)], wanted = {.fixed = true};
 
-	if (p->node[f->id].splat)
+	if (p->node[f->id].splat || r->alloc->layout == TML_M64_COLLECTIVE_A)
 		return;
 	l->c->target->ops->tmem_distribution(l, r, f->role, &wanted.distribution);
 	for (int i = 0; i < 2; i++)

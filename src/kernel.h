@@ -95,6 +95,7 @@ enum tmem_layout {
 	TML_DEFAULT,   /* row = lane; one element, or 32/bits of them, a column */
 	TML_HALF_LANE, /* 64 rows, one CTA: layout F of docs/isa.md 4 */
 	TML_M64_COLLECTIVE,
+	TML_M64_COLLECTIVE_A, /* 64 rows, each in two lanes, for both halves of the columns */
 	TML_SCALES,
 	TML_B_SCALES_M64_COLLECTIVE,
 	TML_SPARSE_METADATA

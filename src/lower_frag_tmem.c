@@ -1,7 +1,8 @@
 /*
  * TMEM tiles (docs/isa.md 4 and 5.1): 128 rows by tcgen05.ld.32x32b, a lane a thread; so, too, 64
- * rows of a pair of CTAs, whose columns lie in two halves of the lanes.  64 rows of one CTA, in 16
- * lanes of each warp's window, by the 16-lane shapes, which give wgmma's D layout.
+ * rows of a pair of CTAs, whose columns lie in two halves of the lanes, or operands twice.  64 rows
+ * of one CTA, in 16 lanes of each warp's window, by the 16-lane shapes, which give wgmma's D
+ * layout.
  */
 #include "frag.h"
 
@@ -53,15 +54,15 @@ void tc_frag_tmem_distribution(struct low *l, const struct ref *r, const struct 
 	const struct alloc *a = r->alloc;
 	int last = a->rank - 1, columns = (int)r->extent[last].size, granule;
 	int warpgroups = tc_role_plan(l->c, role)->threads / 128;
-	bool halves = a->layout == TML_M64_COLLECTIVE;
+	bool halves = a->layout == TML_M64_COLLECTIVE, twice = a->layout == TML_M64_COLLECTIVE_A;
 	struct tmem_shape s;
 
-	if (a->layout != TML_DEFAULT && a->layout != TML_HALF_LANE && !halves)
+	if (a->layout != TML_DEFAULT && a->layout != TML_HALF_LANE && !halves && !twice)
 		tc_low_fail(l, "This TMEM layout cannot be loaded to or stored from registers:\n%s",
 			    tc_ref_text(l->c->kern, r));
 	shape_of(l, r, false, &s);
 	if (r->rank != 2 || r->axis[0] != last - 1 || r->axis[1] != last ||
-	    r->extent[last - 1].size != (is_half_lane(r) || halves ? 64 : 128))
+	    r->extent[last - 1].size != (is_half_lane(r) || halves || twice ? 64 : 128))
 		tc_low_fail(l, "A TMEM tile is loaded and stored with all its rows:\n%s",
 			    tc_ref_text(l->c->kern, r));
 	granule = s.columns * s.columns_element * (halves ? 2 : 1);
@@ -75,6 +76,8 @@ void tc_frag_tmem_distribution(struct low *l, const struct ref *r, const struct 
 				    s.columns_element > 2 ? s.columns_element : 2);
 	else if (halves)
 		tc_distribution_halves(d, columns, warpgroups, 8);
+	else if (twice)
+		tc_distribution_twice(d, columns, warpgroups, 8);
 	else
 		tc_distribution_row(d, columns, warpgroups, 8);
 }

@@ -51,14 +51,15 @@ void tc_lower_tcgen05_commit(struct low *l, const struct op *op)
 /* ---- SMEM to TMEM -------------------------------------------------------------------------- */
 
 /*
- * Row i goes to lane i; an instruction moves 32 bytes of each, 16 where rows have no more.  Padded
- * elements get a byte each.
+ * Row i goes to lane i; an instruction moves 32 bytes of each, 16 where rows have no more.  64 rows
+ * go to lanes i + 64 as well, 16 bytes at a time.  Padded elements get a byte each.
  */
 void tc_lower_tcgen05_copy(struct low *l, const struct op *op)
 {
 	const struct tmem_copy_op *o = &op->u.tmem_copy;
 	struct smem_operand src;
 	struct maddr dst;
+	bool twice = o->dst->alloc->layout == TML_M64_COLLECTIVE_A;
 	const char *shape, *spread = "";
 	int64_t bytes, unit;
 
@@ -69,8 +70,12 @@ void tc_lower_tcgen05_copy(struct low *l, const struct op *op)
 	dst = tc_low_tmem_view(l, o->dst);
 	tc_low_smem_operand(l, &src, o->src, 1, whole);
 	bytes = o->src->extent[o->src->alloc->rank - 1].size * src.layout.bits / 8;
-	unit = src.layout.swizzle ? 32 : 16;
-	shape = tc_arena_printf(l->arena, "%s%s", unit == 32 ? "128x256b" : "128x128b", spread);
+	unit = src.layout.swizzle && !twice ? 32 : 16;
+	shape = tc_arena_printf(l->arena, "%s%s",
+				twice        ? "64x128b.warpx2::02_13"
+				: unit == 32 ? "128x256b"
+					     : "128x128b",
+				spread);
 	for (int64_t at = 0; at < bytes; at += unit) {
 		int64_t column = at * 8 / src.layout.bits;
 

@@ -355,6 +355,9 @@ static int64_t lane_of(const struct alloc *a, int64_t row, int64_t *column)
 		lane = row % 64 + (*column < half ? 0 : LANES / 2);
 		*column = *column % half + row / 64 * half;
 		return lane;
+	case TML_M64_COLLECTIVE_A:
+		*column += row / 64 * columns;
+		return row % 64;
 	default:
 		*column += row / LANES * columns;
 		return row % LANES;
@@ -412,7 +415,7 @@ static bool step(int64_t *at, const int64_t *shape, int rank)
 static bool is_raw(const struct alloc *a)
 {
 	return a->space == SP_TMEM && a->layout != TML_DEFAULT && a->layout != TML_HALF_LANE &&
-	       a->layout != TML_M64_COLLECTIVE;
+	       a->layout != TML_M64_COLLECTIVE && a->layout != TML_M64_COLLECTIVE_A;
 }
 
 static void push_raw(lua_State *L, const struct peek *p)

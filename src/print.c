@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-const char *const tc_tmem_layouts[] = {
-	"default",         "half_lane", "m64_collective", "scales", "b_scales_m64_collective",
-	"sparse_metadata", NULL};
+const char *const tc_tmem_layouts[] = {"default",          "half_lane", "m64_collective",
+				       "m64_collective_a", "scales",    "b_scales_m64_collective",
+				       "sparse_metadata",  NULL};
 
 const char *const tc_space_names[] = {"GMEM", "SMEM", "TMEM"};
 
