@@ -1,5 +1,5 @@
--- The constants of a pair's matmul.  No kernel of spec/witness is one of two CTAs (mma_witness_spec holds that), so they
--- are held to numbers worked out by hand: instruction descriptors field by field (D, A and B types, N / 8 at bit 17,
+-- The constants of a pair's matmul.  No kernel of spec/witness is one of two CTAs (mma_witness_spec holds that), so
+-- they are held to numbers worked out by hand: instruction descriptors field by field (D, A and B types, N / 8 at bit 17,
 -- M / 16 at bit 24, both of the pair), published ones where there are, and the bytes and masks of the recipe of a
 -- 256 x 256 x 64 bf16 matmul: 65536 bytes a stage at the leader's barrier, commits to both CTAs (mask 0b11).
 local tc = require "tcmma"
@@ -80,8 +80,8 @@ describe("What a pair's barriers get", function()
       scale = tc.e4m3, block = 16 }, expect_tx)))
     -- half of A's rows; half of A's elements, and 64 entries of 2 bits a row
     assert.equal(49152, sum(numbers(text_of{ rows = 64, n = 256, k = 64, a = tc.bf16, b = tc.bf16 }, expect_tx)))
-    assert.equal(2 * (16384 + 32768 + 128 * 64 * 2 // 8), sum(numbers(text_of{ n = 256, k = 128, a = tc.bf16, b = tc.bf16,
-      sparse = 64 }, expect_tx)))
+    assert.equal(2 * (16384 + 32768 + 128 * 64 * 2 // 8), sum(numbers(text_of{ n = 256, k = 128, a = tc.bf16,
+      b = tc.bf16, sparse = 64 }, expect_tx)))
   end)
 
   it("is expected by the leader alone, and told by both CTAs' copies", function()
@@ -90,8 +90,9 @@ describe("What a pair's barriers get", function()
     local guard = text:match "@(%%p%d+) mbarrier%.arrive%.expect_tx"
     local rank = text:match("setp%.eq%.u32 %" .. guard .. ", (%%r%d+), 0;")
     assert.is_truthy(text:find("mov.u32 " .. rank .. ", %cluster_ctaid.x;", 1, true)) -- in a cluster of one axis
+    local head = "cp.async.bulk.tensor.2d.shared::cluster.global.tile."
     for copy in text:gmatch "cp%.async%.bulk%.tensor%S*" do
-      assert.equal("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.cta_group::2", copy)
+      assert.equal(head .. "mbarrier::complete_tx::bytes.cta_group::2", copy)
     end
   end)
 

@@ -177,7 +177,8 @@ function collective.operand_in_tmem(rows, k, dtype, padded)
 end
 
 -- A through tensor memory: each CTA puts its rows there, by its threads or by tcgen05.cp of the pair.
--- o: rows, n, k, dtype; parts: of K, a tc.mma each; threads, twice: they write it, or A + A; warpgroups; b_transposed: B is stored (N, K).
+-- o: rows, n, k, dtype; parts: of K, a tc.mma each; threads, twice: they write it, or A + A; warpgroups;
+-- b_transposed: B is stored (N, K).
 function collective.a_in_tmem(o)
   local TM, TN, K, dtype = o.rows or 128, o.n or 128, o.k or 64, o.dtype or tc.float16
   return tc.kernel{

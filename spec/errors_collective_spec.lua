@@ -55,9 +55,9 @@ describe("An mma of two CTAs refuses", function()
    refuses("A of 64 rows in TMEM", "Only M=128 is supported for MMA with A in TMEM, but got M=64", function()
       local acc = tc.tmem({ 64, 128 }, tc.f32, { collective = true })
       local a = tc.tmem({ 64, 64 }, tc.f16, { packed = true, collective = true })
-      local there, b = tc.tmem({ 64, 64 }, "f16", { layout = "m64_collective_a", collective = true }), tc.smem({64, 64}, "f16")
+      local b, twice = tc.smem({ 64, 64 }, tc.f16), { layout = "m64_collective_a", collective = true }
       return function() tc.mma(acc, a, b, { collective_axis = "x" }) end,
-         function() tc.mma(acc, there, b, { collective_axis = "x" }) end
+         function() tc.mma(acc, tc.tmem({ 64, 64 }, tc.f16, twice), b, { collective_axis = "x" }) end
    end, pair)
 end)
 

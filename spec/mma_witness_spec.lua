@@ -184,7 +184,9 @@ describe("No larger than the f16 kernel of the tile:", function()
   bound("mxfp4", f16, tile{ k = 256, a = tc.e2m1, scale = tc.e8m0, block = 32 })
   bound("nvfp4", f16, tile{ k = 256, a = tc.e2m1, scale = tc.e4m3, block = 16 })
 
-  local function ring(dtype, scale, block, tk) return mma.pipelined{ a = dtype, scale = scale, block = block, tk = tk } end
+  local function ring(dtype, scale, block, tk)
+    return mma.pipelined{ a = dtype, scale = scale, block = block, tk = tk }
+  end
   local mxfp8 = ring(tc.e4m3, tc.e8m0, 32, 128) -- held above
   bound("nvfp4 in a ring", mxfp8, ring(tc.e2m1, tc.e4m3, 16, 256))
   bound("mxfp4 in a ring", mxfp8, ring(tc.e2m1, tc.e8m0, 32, 256))
@@ -210,7 +212,8 @@ describe("No larger than the f16 kernel of the tile:", function()
   pair("nvfp4", { k = 256, a = tc.e2m1, scale = tc.e4m3, block = 16 })
   pair("sparse f16", { k = 128, a = tc.f16, sparse = 64 })
   pair("bf16 of 64 rows", { rows = 64, k = 64, a = tc.bf16 })
-  bound("bf16, a pair with roles and a ring", f16, collective.matmul{ dtype = tc.bf16, b_transposed = true, stages = 4 })
+  bound("bf16, a pair with roles and a ring", f16,
+    collective.matmul{ dtype = tc.bf16, b_transposed = true, stages = 4 })
 end)
 
 -- docs/hardware.md and collective_constants_spec say so.  A witness of a pair or of another kind belongs into the
