@@ -1,6 +1,6 @@
 -- The constants of a pair's matmul.  No kernel of spec/witness is one of two CTAs (mma_witness_spec holds that), so
--- they are held to numbers worked out by hand: instruction descriptors field by field (D, A and B types, N / 8 at bit 17,
--- M / 16 at bit 24, both of the pair), published ones where there are, and the bytes and masks of the recipe of a
+-- they are held to numbers worked out by hand: instruction descriptors field by field (D, A and B types, N / 8 at bit
+-- 17, M / 16 at bit 24, both of the pair), published ones where there are, and the bytes and masks of the recipe of a
 -- 256 x 256 x 64 bf16 matmul: 65536 bytes a stage at the leader's barrier, commits to both CTAs (mask 0b11).
 local tc = require "tcmma"
 local collective = require "collective_kernels"
