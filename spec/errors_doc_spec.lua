@@ -42,6 +42,20 @@ describe("docs/errors.md", function()
       end
    end)
 
+   it("lists what has no counterpart with a reason, each once, and nothing that is raised", function()
+      local function shape_of(text) return (text:gsub("%b{}", "{}"):gsub("%s+", " "):gsub("%.$", "")) end
+      local raised, seen = {}, {}
+      for e in messages() do raised[shape_of(e.text)] = e.id end
+      for _, group in ipairs(tool.absent()) do
+         assert.is_true(#group.why > 0 and #group > 0)
+         for _, text in ipairs(group) do
+            assert.is_nil(raised[shape_of(text)], text)
+            assert.is_nil(seen[text], text)
+            seen[text] = true
+         end
+      end
+   end)
+
    it("names no C file", function() assert.is_nil(read("docs/errors.md"):find "[%w_]%.c[%s|:]") end)
 end)
 

@@ -136,7 +136,7 @@ describe("tc.mma checks operands:", function()
       return function() tc.mma(acc, a, b, options) end
    end)
 
-   refuses("the space of the metadata", "a_sparse_metadata must be a TMEM Ref", function()
+   refuses("the space of the metadata", "The `a_sparse_metadata` input must be in TMEM, but got SMEM.", function()
       local acc, a, b = tc.tmem({ 128, 128 }, tc.f32), tc.smem({ 128, 64 }, tc.f16), tc.smem({ 128, 128 }, tc.f16)
       local meta = tc.smem({ 128, 64 }, tc.u2)
       return function() tc.mma(acc, a, b, { a_sparse_metadata = meta }) end

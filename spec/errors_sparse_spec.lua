@@ -37,7 +37,7 @@ describe("Sparse A:", function()
       return function() tc.mma(acc, a, b, { a_sparse_metadata = metadata }) end,
          function() tc.mma(acc, a:at(tc.all, tc.ds(0, 64)), b, { a_sparse_metadata = metadata }) end
    end, SM100)
-   refuses("the place of the metadata", "a_sparse_metadata must be a TMEM Ref", function()
+   refuses("the place of the metadata", "The `a_sparse_metadata` input must be in TMEM, but got SMEM.", function()
       local smem = tc.smem({ 128, 64 }, tc.u2, { swizzle = "none" })
       return call { metadata = smem }, call {}
    end, SM100)

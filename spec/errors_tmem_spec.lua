@@ -234,6 +234,14 @@ describe("Copies from SMEM to TMEM refuse", function()
    refuses("scales of another shape",
       "SMEM has (1, 2, 32, 16), but expected (1, 1, 32, 16) for TMEM ref shape (128, 4)",
       copy("async_copy_scales_to_tmem", { { 1, 2, 32, 16 }, tc.e8m0 }, { { 128, 4 }, tc.e8m0, scales }))
+   refuses("scales of another shape, of 64 rows of a pair",
+      "SMEM has shape (1, 1, 32, 16), but expected (1, 1, 64, 16) for TMEM ref shape (256, 4)", function()
+         local t = tc.tmem({ 256, 4 }, tc.e8m0, { layout = "b_scales_m64_collective", collective = true })
+         local s, good = tc.smem({ 1, 1, 32, 16 }, tc.e8m0), tc.smem({ 1, 1, 64, 16 }, tc.e8m0)
+         local axis = { collective_axis = "x" }
+         return function() tc.async_copy_scales_to_tmem(s, t, axis) end,
+            function() tc.async_copy_scales_to_tmem(good, t, axis) end
+      end, { cluster = { 2 }, cluster_names = { "x" } })
    refuses("scales in another layout",
       "TMEM layout default(packing=1) is not supported for scale copies. Only scales_layout() and "
          .. "b_scales_m64_collective_layout() are supported.",

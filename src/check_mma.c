@@ -154,7 +154,8 @@ static void check_call(struct kern *k, const struct mma_op *m)
 		tc_documented(&k->err, MMA_B_SCALE_SPACE, tc_got(k, "b_scale", m->b_scale));
 	if (m->a_sparse_metadata && m->a_sparse_metadata->alloc->space != SP_TMEM)
 		tc_documented(&k->err, MMA_METADATA_SPACE,
-			      tc_got(k, "a_sparse_metadata", m->a_sparse_metadata));
+			      tc_got(k, "a_sparse_metadata", m->a_sparse_metadata),
+			      tc_space_names[m->a_sparse_metadata->alloc->space]);
 	check_extra_operand(k, m, "a_scale", m->a_scale);
 	check_extra_operand(k, m, "b_scale", m->b_scale);
 	check_extra_operand(k, m, "a_sparse_metadata", m->a_sparse_metadata);

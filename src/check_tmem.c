@@ -213,7 +213,11 @@ static void check_scales(struct kern *k, const struct ref *src, const struct ref
 			      tc_integer_text(k, columns));
 	check_plain(k, src);
 	if (dst->alloc->layout == TML_B_SCALES_M64_COLLECTIVE) {
-		check_scales_shape(k, src, 1, columns / 4, 64, 16, dst);
+		if (!smem_shape_is(src, 1, columns / 4, 64, 16))
+			tc_documented(&k->err, COPY_SCALES_SHAPE_64,
+				      tc_join(k, tc_got(k, "src", src), tc_got(k, "dst", dst)),
+				      tc_shape_text(k, src), tc_integer_text(k, columns / 4),
+				      tc_shape_text(k, dst));
 		return;
 	}
 	if (dst->alloc->layout != TML_SCALES)

@@ -92,7 +92,8 @@ Every message of the checks: its first line, when it is raised, what usually cau
 last one is the fix. `{words}` stand for what the message fills in.
 
 Messages marked P are documented ones of JAX's Pallas:Mosaic GPU, word for word, raised in its order of checks. P* are
-its messages with a changed text; the list at the end says how and why. The others are tcmma's own.
+its messages with a changed text; a list below says how and why. The others are tcmma's own. Documented messages that have
+no counterpart here are listed too, with the reason.
 
 This page is made from `src/errors.def` by `tools/errors.lua`.
 ]]
@@ -106,37 +107,26 @@ local notes = [[
 - TMEM layouts print as `default(packing=1)`, `half_lane(packing=1)`, `m64_collective(packing=1)`,
   `scales(packing=4)`, `b_scales_m64_collective(packing=4)`, `sparse_metadata(packing=16)`.
 - Indices, axes and arguments are described in Lua's words where Pallas prints a Python object.
+]]
 
-## What cannot arise here
+local absent_head = [[
+## Without a counterpart
 
-Some documented messages have no counterpart, because an earlier check, the type of an argument or the design rules the
-condition out:
+What Pallas:Mosaic GPU documents and no call here raises, by the reason.
+]]
 
-- Of `tc.mma`, limits that the hardware does not have, and neither has tcmma: "Swizzle={b_swizzle} is too big for MMA
-  with M=64. Try lowering it.", "The only supported N > 256, is 512, but got N={n}", "B scale address calculation for
-  multiple N tiles", "A sparse metadata address calculation for multiple tiles", "A in TMEM unsupported for block-scaled
-  sparse matmuls", "Unsupported input element type: {t}" (of f32) and, of copies of scales, "Only M/N up to 256
-  supported".
-- Of `tc.mma`: differing K, accumulator shape and "Either none or both scales" again in the instruction builder (the
-  call has checked them); operands that are no refs; leftover transforms and tilings (the image in SMEM is the
-  compiler's); the limits of N for scaled operands, of N above 512 and of the descriptor encoders, which earlier rules
-  imply; transposed TMEM operands (`:T()` refuses).
-- Of TMEM allocations: "ncols must be a power of 2 ..." (allocations are rounded up), "Packing must be a power of 2"
-  (the other message about packing comes first), "Total TMEM allocation exceeds memory limit ..." (all TMEM of a kernel
-  is one allocation, so that "After rounding up ..." comes).
-- Of loads of TMEM: "Unsupported reduction for i32 ..." and "Fused load-reduce is not supported for this layout": what
-  `tcgen05.ld.red` does not reduce, registers do.
-- Of barriers: arrivals on cluster barriers by single warps (they work here) and slices of groups.
-- Of copies: those about `cp.async` and the refs of a device mesh, which tcmma does not have; a partition that
-  the collective size does not divide (the source is that size times the destination); more than five dimensions
-  (`tc.gmem` has five); padded tiles (what leaves an array is clipped); dtype and shape again in the TMA builder.
-
+local others_head = [[
 ## Other messages
 
 Arguments of a wrong Lua type, unknown options, operations in a wrong place and the like say at their call what was
 expected and what was got; that is their fix. `…` stands for what is filled in. Messages that begin with "internal
 error" are faults of tcmma. All of them:
 ]]
+
+local directory = debug.getinfo(1, "S").source:match "^@(.*)errors%.lua$"
+
+--- The documented messages that no call here raises: lists of texts, each with `why`.
+function M.absent() return dofile(directory .. "absent_errors.lua") end
 
 local functions = { "tc_fail", "tc_fail_at", "tc_low_fail", "tc_error", "tc_argerror", "tc_failure" }
 
@@ -198,6 +188,13 @@ function M.page(entries)
     out[#out + 1] = ("| %s | %s |"):format(escape(e.text), escape(e.why))
   end
   out[#out + 1] = "\n" .. notes
+  out[#out + 1] = absent_head
+  for _, group in ipairs(M.absent()) do
+    out[#out + 1] = ("**%s.**\n"):format(group.why)
+    for _, text in ipairs(group) do out[#out + 1] = "- " .. escape(text) end
+    out[#out + 1] = ""
+  end
+  out[#out + 1] = others_head
   return (table.concat(out, "\n"):gsub("\n+$", "\n")) .. "\n"
 end
 
