@@ -7,9 +7,25 @@
 
 __attribute__((visibility("default"))) int luaopen_tcmma_core(lua_State *L);
 
+/* Objects of one library in the hands of another would share neither devices nor arenas. */
+static void refuse_second_library(lua_State *L)
+{
+	static const char library;
+
+	if (lua_getfield(L, LUA_REGISTRYINDEX, "tcmma.library") == LUA_TNIL) {
+		lua_pushlightuserdata(L, (void *)&library);
+		lua_setfield(L, LUA_REGISTRYINDEX, "tcmma.library");
+	} else if (lua_touserdata(L, -1) != &library) {
+		luaL_error(L, "tcmma.core is loaded already in this Lua state, from another file "
+			      "(one of two installations?)");
+	}
+	lua_pop(L, 1);
+}
+
 int luaopen_tcmma_core(lua_State *L)
 {
 	luaL_checkversion(L);
+	refuse_second_library(L);
 	lua_newtable(L);
 	tc_open_class(L);
 	tc_open_dtype(L);

@@ -41,7 +41,7 @@ static struct device *find_open(lua_State *L, const char *name)
 	lua_getfield(L, -1, name);
 	lua_remove(L, -2);
 	struct lua_device *object = luaL_testudata(L, -1, TC_DEVICE);
-	if (object)
+	if (object && object->device)
 		return object->device;
 	lua_pop(L, 1);
 	return NULL;

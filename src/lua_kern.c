@@ -61,7 +61,10 @@ static int push_text(lua_State *L, struct kern *k, void (*fn)(struct kern *k, vo
 
 static int text_gc(lua_State *L)
 {
-	tc_strbuf_free(lua_touserdata(L, 1));
+	struct strbuf *b = tc_test_object(L, 1, "tcmma.text");
+
+	if (b)
+		tc_strbuf_free(b);
 	return 0;
 }
 
@@ -108,7 +111,10 @@ static int kernel_scope_end(lua_State *L)
 
 static int kernel_gc(lua_State *L)
 {
-	tc_release_kernel(lua_touserdata(L, 1));
+	struct lua_kernel *owner = tc_test_object(L, 1, TC_KERNEL);
+
+	if (owner)
+		tc_release_kernel(owner);
 	return 0;
 }
 

@@ -66,27 +66,23 @@ static int ptx(lua_State *L)
 
 /* ---- CUDA C -------------------------------------------------------------- */
 
+#define ASSEMBLED "tcmma.assembled"
+
 static int assembled_gc(lua_State *L)
 {
-	struct assembled *a = lua_touserdata(L, 1);
+	struct assembled *a = tc_test_object(L, 1, ASSEMBLED);
 
-	free(a->text.text);
-	free(a->log.text);
-	memset(a, 0, sizeof *a);
+	if (a) {
+		free(a->text.text);
+		free(a->log.text);
+		memset(a, 0, sizeof *a);
+	}
 	return 0;
 }
 
 struct assembled *tc_new_assembled(lua_State *L)
 {
-	struct assembled *a = lua_newuserdatauv(L, sizeof *a, 0);
-
-	memset(a, 0, sizeof *a);
-	if (luaL_newmetatable(L, "tcmma.assembled")) {
-		lua_pushcfunction(L, assembled_gc);
-		lua_setfield(L, -2, "__gc");
-	}
-	lua_setmetatable(L, -2);
-	return a;
+	return tc_new_object(L, ASSEMBLED, sizeof(struct assembled), 0);
 }
 
 /*
@@ -421,6 +417,10 @@ void tc_open_module(lua_State *L)
 		 "---@field target string The text's `.target`\n"
 		 "---@field ptx_version string The text's `.version`\n",
 		 module_methods, module_meta, module_field);
+	luaL_newmetatable(L, ASSEMBLED);
+	lua_pushcfunction(L, assembled_gc);
+	lua_setfield(L, -2, "__gc");
+	lua_pop(L, 1);
 	tc_open_function(L);
 	tc_functions(L, "tcmma", functions);
 	tc_open_run(L);

@@ -112,6 +112,8 @@ struct compiled *tc_kernel_program(lua_State *L, int arg, const struct target *t
 	return c;
 }
 
+#define FRESH "tcmma.fresh"
+
 /* Owns the program of a recording that is still open; that one is compiled anew each time. */
 struct fresh {
 	struct program *program;
@@ -119,23 +121,19 @@ struct fresh {
 
 static int fresh_gc(lua_State *L)
 {
-	struct fresh *f = lua_touserdata(L, 1);
+	struct fresh *f = tc_test_object(L, 1, FRESH);
 
-	if (f->program)
+	if (f && f->program) {
 		tc_program_free(f->program);
-	f->program = NULL;
+		f->program = NULL;
+	}
 	return 0;
 }
 
 struct program *tc_fresh_program(lua_State *L, const struct target *t)
 {
-	struct fresh *f = lua_newuserdatauv(L, sizeof *f, 0);
-	f->program = NULL;
-	if (luaL_newmetatable(L, "tcmma.fresh")) {
-		lua_pushcfunction(L, fresh_gc);
-		lua_setfield(L, -2, "__gc");
-	}
-	lua_setmetatable(L, -2);
+	struct fresh *f = tc_new_object(L, FRESH, sizeof *f, 0);
+
 	f->program = compile_now(L, tc_check_kernel(L, 1), t);
 	return f->program;
 }
@@ -495,6 +493,10 @@ static const struct tc_function methods[] = {
 
 void tc_open_program(lua_State *L)
 {
+	luaL_newmetatable(L, FRESH);
+	lua_pushcfunction(L, fresh_gc);
+	lua_setfield(L, -2, "__gc");
+	lua_pop(L, 1);
 	luaL_newmetatable(L, "tcmma.info");
 	lua_pushcfunction(L, info_tostring);
 	lua_setfield(L, -2, "__tostring");

@@ -19,7 +19,9 @@ static const char current_key; /* its address: registry key of the open kernel *
  *
  * A coroutine that dies of an error does not close its variables before somebody
  * closes it.  So the kernel knows its guards, innermost first, and those of dead
- * coroutines are closed when the recording is used next.  User values of a guard:
+ * coroutines are closed when the recording is used next; one that is never
+ * resumed is collected with its guards.  A kernel closed in a block, which only
+ * its metamethods do, lasts until the block ends.  User values of a guard:
  * 1 the kernel, 2 the coroutine, 3 the guard around it.
  */
 struct guard {
@@ -72,18 +74,25 @@ void tc_hold_kernel(struct lua_kernel *owner)
 	owner->holds++;
 }
 
-void tc_drop_kernel(struct lua_kernel *owner)
+/* What was closed while something used it goes with the last use. */
+static void release_closed(struct lua_kernel *owner)
 {
-	if (--owner->holds || !owner->closed)
+	if (owner->holds || owner->guard || !owner->closed)
 		return;
 	owner->kern = owner->closed;
 	owner->closed = NULL;
 	tc_release_kernel(owner);
 }
 
+void tc_drop_kernel(struct lua_kernel *owner)
+{
+	owner->holds--;
+	release_closed(owner);
+}
+
 void tc_release_kernel(struct lua_kernel *owner)
 {
-	if (owner->holds) {
+	if (owner->holds || owner->guard) {
 		if (owner->kern)
 			owner->closed = owner->kern;
 		owner->kern = NULL;
@@ -108,6 +117,7 @@ static void close_innermost(lua_State *L, int index)
 	lua_pop(L, 1);
 	owner->guard = g->outer;
 	g->closed = true;
+	release_closed(owner);
 	if (g->done || !owner->kern)
 		return;
 	if (g->whole) {
@@ -121,8 +131,10 @@ static void close_innermost(lua_State *L, int index)
 /* Guards inside this one are of coroutines that died. */
 static int guard_close(lua_State *L)
 {
-	struct guard *g = lua_touserdata(L, 1);
+	struct guard *g = tc_test_object(L, 1, GUARD);
 
+	if (!g)
+		return 0;
 	lua_settop(L, 1);
 	lua_getiuservalue(L, 1, 1);
 	while (!g->closed)
@@ -356,7 +368,8 @@ void tc_recorded_class(lua_State *L, const char *name, const char *doc,
 
 void tc_open_recordings(lua_State *L)
 {
-	static const luaL_Reg guard_meta[] = {{"__close", guard_close}, {NULL, NULL}};
+	static const luaL_Reg guard_meta[] = {
+		{"__close", guard_close}, {"__gc", guard_close}, {NULL, NULL}};
 
 	tc_class(L, GUARD, NULL, NULL, guard_meta, NULL);
 }

@@ -49,8 +49,11 @@ end
 
 local shown = {
   __tostring = function(r)
+    arguments.check(type(r) == "table", 1, "tostring", "table", r)
+    local function number(name) return tonumber(r[name]) or 0 / 0 end
     local text = "{median = %.4g us, min = %.4g, max = %.4g, mean = %.4g, %d calls, clock of the %s}"
-    return text:format(r.median, r.min, r.max, r.mean, r.repetitions, r.clock)
+    return text:format(number "median", number "min", number "max", number "mean",
+      math.tointeger(r.repetitions) or 0, tostring(r.clock))
   end,
 }
 
