@@ -265,6 +265,7 @@ build = {
             "src/lua_run.c",
             "src/lua_scalar.c",
             "src/lua_schedule.c",
+            "src/lua_shown.c",
             "src/lua_tensormap.c",
             "src/lua_trace.c",
             "src/lua_values.c",

@@ -47,7 +47,7 @@ local function run(body, rows, device, target)
     out = tc.zeros({ #rows }, tc.i64)
     options.args, options.target = { input, out }, target
     local report = kernel:emulate(options)
-    assert.is_true(report.completed, tostring(report))
+    assert.is_true(report.completed, report:text())
   end
   return out:totable()
 end

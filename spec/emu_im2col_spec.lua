@@ -90,7 +90,7 @@ local function run(text, map, array, target)
   for _, mode in ipairs { "fast", "check", "random" } do
     options.mode, options.target = mode, target
     local report = kernel:emulate(options)
-    assert.is_true(report.completed, tostring(report))
+    assert.is_true(report.completed, report:text())
   end
 end
 
@@ -273,7 +273,7 @@ describe("a copy of pixels", function()
       im2col = { lower = o.lower, upper = o.upper, channels = o.channels, pixels = o.pixels } })
     local report = tc.ptx(text):kernel("k"):emulate { grid = { 2 }, cluster = { 2 }, block = { 32 }, smem = 65600,
       mode = "check", args = { map, out } }
-    assert.is_true(report.completed, tostring(report))
+    assert.is_true(report.completed, report:text())
     local rows = out:totable()
     assert.same(expected(o), rows[1])
     assert.same(expected(o), rows[2])
@@ -287,21 +287,21 @@ describe("a copy of pixels", function()
         :emulate { block = { 32 }, smem = 65600, args = { map, out } }
     end
     local report = fault(tc.tensormap(array, { dims = o.sizes, box = { 8, 4, 1 } }), { 0 })
-    assert.matches("the instruction is .im2col, the tensor map .tile", tostring(report), 1, true)
+    assert.matches("the instruction is .im2col, the tensor map .tile", report:text(), 1, true)
     local wide = tc.tensormap(ramp { 8, 5, 4, 2 }, { dims = { 8, 5, 4, 2 },
       im2col = { lower = { 0, 0 }, upper = { 0, 0 }, channels = 8, pixels = 24 } })
     report = tc.ptx(load_text { bytes = 768, at = { 0, 0, 0, 0 }, offsets = { 0, 256 }, mode = "im2col" }):kernel "k"
       :emulate { block = { 32 }, smem = 65600, args = { wide, out } }
-    assert.matches("im2col offset 1 is 256; for rank 4 it has 8 bits", tostring(report), 1, true)
+    assert.matches("im2col offset 1 is 256; for rank 4 it has 8 bits", report:text(), 1, true)
     report = tc.ptx(load_text { bytes = 768, at = { 0, 5, 0, 0 }, offsets = { 0, 0 }, mode = "im2col" }):kernel "k"
       :emulate { block = { 32 }, smem = 65600, args = { wide, out } }
-    assert.matches("coordinate 1 is 5, outside the box of pixels, which has 0..4", tostring(report), 1, true)
+    assert.matches("coordinate 1 is 5, outside the box of pixels, which has 0..4", report:text(), 1, true)
     report = tc.ptx(load_text { bytes = 768, at = { 0, 0, -1, 0 }, offsets = { 0, 0 }, mode = "im2col" }):kernel "k"
       :emulate { block = { 32 }, smem = 65600, args = { wide, out } }
-    assert.matches("coordinate 2 is -1, outside the box of pixels, which has 0..3", tostring(report), 1, true)
+    assert.matches("coordinate 2 is -1, outside the box of pixels, which has 0..3", report:text(), 1, true)
     report = tc.ptx(load_text { bytes = 768, at = { 2, 0, 0, 0 }, offsets = { 0, 0 }, mode = "im2col" }):kernel "k"
       :emulate { block = { 32 }, smem = 65600, args = { wide, out } }
-    assert.matches("coordinate 0 is 2, byte 8 of a row; a box begins at a multiple of 16 bytes", tostring(report), 1,
+    assert.matches("coordinate 0 is 2, byte 8 of a row; a box begins at a multiple of 16 bytes", report:text(), 1,
       true)
     assert.error_matches(function()
       fault(tc.tensormap(array, { dims = o.sizes,

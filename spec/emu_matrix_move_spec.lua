@@ -29,7 +29,7 @@ local function run(target, body, input, count)
   end)())
   local out = tc.zeros({ 32, count }, tc.i32)
   local report = tc.ptx(text):kernel("k"):emulate { block = { 32 }, args = { tc.from_table(input, tc.u8), out } }
-  assert.is_true(report.completed, tostring(report))
+  assert.is_true(report.completed, report:text())
   local words = out:totable()
   for lane = 1, 32 do
     if type(words[lane]) == "number" then words[lane] = { words[lane] } end
@@ -153,7 +153,7 @@ end:
       local out = tc.zeros({ 128 }, tc.i32)
       local report = tc.ptx(text):kernel("k"):emulate { block = { 32 }, mode = "check",
         args = { tc.tensormap(first, { box = { 8, 16 } }), second, tc.zeros({ 32 }, tc.i32), out } }
-      assert.is_true(report.completed, tostring(report))
+      assert.is_true(report.completed, report:text())
       assert.same(second:reshape({ 128 }):totable(), out:totable())
     end)
   end

@@ -110,7 +110,7 @@ local function run(o)
   end
   local out = tc.zeros({ 32, 8 }, dtype)
   local report = kernel:emulate { block = { 32 }, args = { tc.from_table(values, dtype), out } }
-  assert.is_true(report.completed, tostring(report))
+  assert.is_true(report.completed, report:text())
   return out:totable()
 end
 

@@ -21,7 +21,7 @@ local function dump(o, image)
   local out = tc.zeros({ 128, 16 }, tc.i32)
   local report = tc.ptx(text_of(o)):kernel("k"):emulate { block = { 128 }, mode = "check",
     args = { tc.from_table(image, tc.u8), out } }
-  assert.is_true(report.completed, tostring(report))
+  assert.is_true(report.completed, report:text())
   local cells = {}
   for lane, row in ipairs(out:totable()) do
     cells[lane - 1] = {}
@@ -184,7 +184,7 @@ describe("tcgen05.ld.red", function()
     local out = tc.zeros({ 32, 8 }, tc.i32)
     local report = tc.ptx(text):kernel("k"):emulate { block = { 32 }, mode = "check",
       args = { tc.from_table(values, tc.i32), out } }
-    assert.is_true(report.completed, tostring(report))
+    assert.is_true(report.completed, report:text())
     assert.same({}, report.hazards)
     local results = {}
     for lane, row in ipairs(out:totable()) do

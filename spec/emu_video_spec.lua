@@ -65,7 +65,7 @@ local function run(mnemonic, operands, a, b, c)
  ret;
 }]]):format(mnemonic, operands)
   local report = tc.ptx(text):kernel("k"):emulate { block = { 1 }, args = { out, a, b, c } }
-  assert.is_true(report.completed, tostring(report))
+  assert.is_true(report.completed, report:text())
   return out:totable()[1]
 end
 

@@ -138,7 +138,7 @@ local function check(o)
     out = tc.zeros({ 128, results }, tc.i32)
     local report = tc.ptx(text):kernel("k"):emulate { block = { 128 }, smem = 32768, mode = "check",
       args = { tc.from_table(words, tc.i32), out } }
-    assert.is_true(report.completed, tostring(report))
+    assert.is_true(report.completed, report:text())
   end
   local got = out:totable()
   for thread = 0, 127 do

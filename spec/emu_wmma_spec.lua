@@ -69,7 +69,7 @@ local function check(o)
   local out = tc.zeros({ m * n }, storage[o.d])
   local report = tc.ptx(text):kernel("k"):emulate { block = { 32 },
     args = { array(o.a, a), array(o.a, b), array(o.c, c), out } }
-  assert.is_true(report.completed, tostring(report))
+  assert.is_true(report.completed, report:text())
   local got = out:totable()
   for row = 0, m - 1 do
     for column = 0, n - 1 do

@@ -22,7 +22,7 @@ local function agree(kernel, inputs, shape, dtype)
   kernel(table.unpack(arguments))
   arguments[#inputs + 1] = there
   local report = kernel:emulate({ target = gpu.target }, table.unpack(arguments))
-  assert.is_true(report.completed, tostring(report))
+  assert.is_true(report.completed, report:text())
   assert.same(there:totable(), here:totable())
   return here:totable()
 end

@@ -200,7 +200,7 @@ describe("two stores of one role to the same elements", function()
             for _, mode in ipairs { "fast", "check", "random" } do
                local out = tc.zeros({ 128, 128 }, "f32")
                local report = k:emulate({ target = target, mode = mode }, a, b, out)
-               assert.equal(0, #report.hazards, tostring(report))
+               assert.equal(0, #report.hazards, report:text())
                assert(tc.allclose(out, tc.reference.matmul(a, b), { rtol = 1e-4, atol = 1e-4 }))
             end
          end
@@ -232,7 +232,7 @@ describe("two stores of one role to the same elements", function()
          for _, target in ipairs { "sm_100a", "sm_90a" } do
             local out = tc.zeros({ 65, 64 }, "f32")
             local report = k:emulate({ target = target, mode = "check" }, tc.ones({ 64, 64 }, "f32"), out)
-            assert.equal(0, #report.hazards, tostring(report))
+            assert.equal(0, #report.hazards, report:text())
             for row, values in ipairs(out:totable()) do assert.equal(row == 1 and 1 or 2, values[1]) end
          end
       end)

@@ -44,7 +44,7 @@ local function hazard_of(report, rule)
   for _, h in ipairs(report.hazards) do
     if h.rule == rule then return h end
   end
-  error("no " .. rule .. " in " .. tostring(report))
+  error("no " .. rule .. " in " .. report:text())
 end
 
 describe("a fault of CUDA C", function()
@@ -62,7 +62,7 @@ describe("a fault of CUDA C", function()
     local line = line_of(source, "p[i] = 7;")
     assert.same({ "kernel.cu", line, "p[i] = 7;" }, { h.file, h.line, h.text })
     assert.same({}, { h.inlined_at, h.lua_file, h.lua_line })
-    contains(tostring(report), ("kernel.cu:%d\n    p[i] = 7;"):format(line))
+    contains(report:text(), ("kernel.cu:%d\n    p[i] = 7;"):format(line))
   end)
 
   with_nvrtc("is an error with the line and its text", function()
@@ -111,7 +111,7 @@ describe("a fault of CUDA C", function()
     local second, call = line_of(text, "put(p, i + 64);"), line_of(text, "both(p, threadIdx.x);")
     assert.same({ "kernel.cu", line_of(text, "p[i] = 1;"), "p[i] = 1;" }, { h.file, h.line, h.text })
     assert.same({ { file = "kernel.cu", line = second }, { file = "kernel.cu", line = call } }, h.inlined_at)
-    contains(tostring(report), (", inlined at kernel.cu:%d, inlined at kernel.cu:%d\n"):format(second, call))
+    contains(report:text(), (", inlined at kernel.cu:%d, inlined at kernel.cu:%d\n"):format(second, call))
   end)
 
   with_nvrtc("in a header has the text of the call", function()
@@ -161,7 +161,7 @@ describe("a race of CUDA C", function()
       h.other_text)
     contains(h.message, ("(kernel.cu:%d)"):format(write))
     contains(h.message, ("(kernel.cu:%d)"):format(read))
-    contains(tostring(report), ("the earlier one: kernel.cu:%d\n    %s"):format(h.other_line, h.other_text))
+    contains(report:text(), ("the earlier one: kernel.cu:%d\n    %s"):format(h.other_line, h.other_text))
   end)
 
   with_nvrtc("is one hazard for each pair of lines, however often the loop is unrolled", function()

@@ -428,6 +428,7 @@ static void push_shape(lua_State *L, const struct array *a)
 		lua_pushinteger(L, a->shape[i]);
 		lua_rawseti(L, -2, i + 1);
 	}
+	tc_set_shown(L);
 }
 
 static int array_field(lua_State *L)

@@ -70,6 +70,7 @@ static void push_entry(lua_State *L, const char *owner, const char *name, const 
 	if (name) {
 		tc_set_string(L, "name", name);
 	}
+	tc_set_shown(L);
 }
 
 static int module_documentation(lua_State *L)
@@ -94,6 +95,7 @@ static int module_documentation(lua_State *L)
 		}
 	}
 	lua_pop(L, 1);
+	tc_set_shown(L);
 	return 1;
 }
 
@@ -237,6 +239,7 @@ static int module_nearest(lua_State *L)
 		lua_pushstring(L, near[i]);
 		lua_rawseti(L, -2, i + 1);
 	}
+	tc_set_shown(L);
 	return 1;
 }
 
@@ -294,64 +297,6 @@ void tc_class(lua_State *L, const char *name, const char *doc, const struct tc_f
 	if (meta)
 		luaL_setfuncs(L, meta, 0);
 	lua_pop(L, 1);
-}
-
-/* "name = value" of the fields of the table at 1, sorted, in the list at 2; their number. */
-static lua_Integer named_fields(lua_State *L)
-{
-	lua_Integer n = 0;
-
-	for (lua_pushnil(L); lua_next(L, 1); lua_settop(L, 3)) {
-		if (lua_type(L, 3) != LUA_TSTRING)
-			continue;
-		lua_pushfstring(L, "%s = %s", lua_tostring(L, 3), luaL_tolstring(L, 4, NULL));
-		lua_rawseti(L, 2, ++n);
-	}
-	lua_getglobal(L, "table");
-	lua_getfield(L, -1, "sort");
-	lua_pushvalue(L, 2);
-	lua_call(L, 1, 0);
-	lua_settop(L, 2);
-	return n;
-}
-
-/* {1, 2} or {a = 1, b = 2}, in the order of the names. */
-static int shown_tostring(lua_State *L)
-{
-	luaL_Buffer b;
-	lua_Integer n;
-
-	luaL_checktype(L, 1, LUA_TTABLE);
-	lua_settop(L, 1);
-	n = (lua_Integer)lua_rawlen(L, 1);
-	lua_newtable(L);
-	for (lua_Integer i = 1; i <= n; i++) {
-		lua_rawgeti(L, 1, i);
-		luaL_tolstring(L, -1, NULL);
-		lua_rawseti(L, 2, i);
-		lua_pop(L, 1);
-	}
-	if (!n)
-		n = named_fields(L);
-	luaL_buffinit(L, &b);
-	luaL_addchar(&b, '{');
-	for (lua_Integer i = 1; i <= n; i++) {
-		lua_rawgeti(L, 2, i);
-		luaL_addvalue(&b);
-		luaL_addstring(&b, i < n ? ", " : "");
-	}
-	luaL_addchar(&b, '}');
-	luaL_pushresult(&b);
-	return 1;
-}
-
-void tc_set_shown(lua_State *L)
-{
-	if (luaL_newmetatable(L, "tcmma.shown")) {
-		lua_pushcfunction(L, shown_tostring);
-		lua_setfield(L, -2, "__tostring");
-	}
-	lua_setmetatable(L, -2);
 }
 
 static const struct tc_function functions[] = {

@@ -173,8 +173,10 @@ static int settings(lua_State *L)
 		tc_set_string(L, "variable", info->variable);
 		tc_set_string(L, "default", info->standard);
 		tc_set_string(L, "doc", info->doc);
+		tc_set_shown(L);
 		lua_rawseti(L, -2, c + 1);
 	}
+	tc_set_shown(L);
 	return 1;
 }
 

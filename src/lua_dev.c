@@ -257,6 +257,7 @@ static void push_properties(lua_State *L, struct device *d)
 	tc_set_integer(L, "memory", p.memory);
 	tc_set_integer(L, "memory_free", p.memory_free);
 	tc_set_integer(L, "smem_limit", p.smem_limit);
+	tc_set_shown(L);
 }
 
 static int device_field(lua_State *L)

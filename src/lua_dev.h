@@ -9,6 +9,7 @@
 #define TC_STREAM "tcmma.stream"
 #define TC_EVENT  "tcmma.event"
 #define TC_REPORT "tcmma.report"
+#define TC_INFO   "tcmma.info"
 
 /* lua_config.c */
 void tc_open_config(lua_State *L);

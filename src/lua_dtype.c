@@ -298,6 +298,7 @@ static int module_dtypes(lua_State *L)
 		tc_push_dtype(L, (enum dtype)t);
 		lua_rawseti(L, -2, t + 1);
 	}
+	tc_set_shown(L);
 	return 1;
 }
 

@@ -26,6 +26,7 @@ static void set_paths(lua_State *L, const char *name, const double *value, doubl
 	lua_createtable(L, 0, PATH_COUNT + 1);
 	for (int i = 0; i < PATH_COUNT; i++)
 		tc_set_number(L, tc_path_names[i], value[i] * factor);
+	tc_set_shown(L);
 	lua_setfield(L, -2, name);
 }
 

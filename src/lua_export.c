@@ -141,6 +141,7 @@ static int kernel_export(lua_State *L)
 	const struct program *p = tc_program_of_call(L, 3);
 	bool one_ptx = ends_with(path, ".ptx"), one_cubin = ends_with(path, ".cubin");
 	lua_newtable(L);
+	tc_set_shown(L);
 	int list = lua_gettop(L);
 	if (!one_cubin) {
 		lua_pushfstring(L, one_ptx ? "%s" : "%s.ptx", path);

@@ -451,6 +451,7 @@ static int frag_field(lua_State *L)
 			lua_pushinteger(L, f->shape[i]);
 			lua_rawseti(L, -2, i + 1);
 		}
+		tc_set_shown(L);
 	} else {
 		return 0;
 	}

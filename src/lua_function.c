@@ -431,6 +431,7 @@ static int function_info(lua_State *L)
 		tc_set_integer(L, "smem", info.smem < 0 ? 0 : info.smem);
 		tc_set_integer(L, "barriers", info.barriers < 0 ? 0 : info.barriers);
 	}
+	tc_set_shown(L);
 	return 1;
 }
 

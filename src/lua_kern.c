@@ -143,6 +143,7 @@ static void push_names(lua_State *L, const char *const *names, int count)
 			lua_pushboolean(L, false);
 		lua_rawseti(L, -2, i + 1);
 	}
+	tc_set_shown(L);
 }
 
 static void push_role(lua_State *L, struct role *role)
@@ -167,6 +168,7 @@ static void push_roles(lua_State *L, const struct kern *k)
 		push_role(L, role);
 		lua_rawseti(L, -2, ++count);
 	}
+	tc_set_shown(L);
 }
 
 static bool in_loop(const struct scope *s)

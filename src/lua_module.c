@@ -259,6 +259,7 @@ static void push_dims(lua_State *L, const char *name, const uint32_t dims[3])
 		lua_pushinteger(L, dims[i]);
 		lua_rawseti(L, -2, i + 1);
 	}
+	tc_set_shown(L);
 	lua_setfield(L, -2, name);
 }
 
@@ -282,12 +283,15 @@ void tc_push_entry(lua_State *L, const struct ptx_entry *entry)
 		tc_push_param_type(L, p);
 		lua_setfield(L, -2, "type");
 		tc_set_integer(L, "bytes", p->size);
+		tc_set_shown(L);
 		lua_rawseti(L, -2, i + 1);
 	}
+	tc_set_shown(L);
 	lua_setfield(L, -2, "params");
 	push_dims(L, "max_threads", entry->max_threads);
 	push_dims(L, "required_threads", entry->required_threads);
 	push_dims(L, "required_cluster", entry->required_cluster);
+	tc_set_shown(L);
 }
 
 static int module_kernels(lua_State *L)
@@ -299,6 +303,7 @@ static int module_kernels(lua_State *L)
 		tc_push_entry(L, &m->signature.entries[i]);
 		lua_rawseti(L, -2, i + 1);
 	}
+	tc_set_shown(L);
 	return 1;
 }
 

@@ -318,7 +318,9 @@ static void set_warnings(lua_State *L, const char *log)
 		lua_rawseti(L, -3, (lua_Integer)lua_rawlen(L, -3) + 1);
 		lua_rawseti(L, -3, (lua_Integer)lua_rawlen(L, -3) + 1);
 	}
+	tc_set_shown(L);
 	lua_setfield(L, -3, "lints");
+	tc_set_shown(L);
 	lua_setfield(L, -2, "warnings");
 }
 
@@ -354,8 +356,9 @@ static void push_program_info(lua_State *L, const struct program *p)
 		tc_push_lint(L, lint);
 		lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
 	}
+	tc_set_shown(L);
 	lua_setfield(L, -2, "lints");
-	luaL_setmetatable(L, "tcmma.info");
+	luaL_setmetatable(L, TC_INFO);
 }
 
 static int kernel_info(lua_State *L)
@@ -414,15 +417,14 @@ static void add_lints(lua_State *L)
 	lua_pop(L, 1);
 }
 
-static int info_tostring(lua_State *L)
+/* Pushes the table at 1 as lines. */
+static void push_info_text(lua_State *L)
 {
 	static const char *const names[] = {
 		"target",       "threads",  "registers",      "spill_stores", "spill_loads", "smem",
 		"tmem_columns", "barriers", "named_barriers", "assembler",    "estimate"};
 	luaL_Buffer b;
 
-	if (!lua_istable(L, 1))
-		return tc_argerror(L, 1, "table expected, got %s", tc_describe(L, 1));
 	luaL_buffinit(L, &b);
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
 		lua_getfield(L, 1, names[i]);
@@ -447,6 +449,73 @@ static int info_tostring(lua_State *L)
 		add_lints(L);
 	else
 		lua_pop(L, 1);
+}
+
+/* An info is a table with the class's metatable. */
+static void check_info(lua_State *L)
+{
+	bool same = lua_istable(L, 1) && lua_getmetatable(L, 1);
+
+	if (same) {
+		luaL_getmetatable(L, TC_INFO);
+		same = lua_rawequal(L, -1, -2);
+	}
+	if (!same)
+		tc_check_object(L, 1, TC_INFO);
+	lua_settop(L, 1);
+}
+
+static int info_show(lua_State *L)
+{
+	check_info(L);
+	push_info_text(L);
+	puts(lua_tostring(L, -1));
+	fflush(stdout);
+	lua_settop(L, 1);
+	return 1;
+}
+
+enum {
+	LONGEST_INFO = 400 /* bytes of the line, whatever was put into the table */
+};
+
+/* "info of 'k' for sm_100a: 128 threads, 40 registers ...": what is known. */
+static int info_tostring(lua_State *L)
+{
+	static const struct {
+		const char *field, *one, *more;
+	} parts[] = {{"threads", "thread", "threads"},
+		     {"registers", "register", "registers"},
+		     {"spill_stores", "byte spilled", "bytes spilled"},
+		     {"smem", "byte of SMEM", "bytes of SMEM"},
+		     {"tmem_columns", "TMEM column", "TMEM columns"},
+		     {"barriers", "barrier", "barriers"}};
+	luaL_Buffer b;
+
+	check_info(L);
+	lua_getfield(L, 1, "entry");
+	lua_getfield(L, 1, "target");
+	lua_getfield(L, 1, "lints");
+	lua_Integer lints = lua_istable(L, -1) ? (lua_Integer)lua_rawlen(L, -1) : 0;
+	luaL_buffinit(L, &b);
+	lua_pushfstring(L, "info of '%s' for %s:", text_or(L, 2, "?"), text_or(L, 3, "?"));
+	luaL_addvalue(&b);
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+		lua_getfield(L, 1, parts[i].field);
+		bool known = lua_isinteger(L, -1);
+		lua_Integer n = lua_tointeger(L, -1);
+		lua_pop(L, 1);
+		if (!known)
+			continue;
+		lua_pushfstring(L, " %I %s,", (LUAI_UACINT)n,
+				n == 1 ? parts[i].one : parts[i].more);
+		luaL_addvalue(&b);
+	}
+	lua_pushfstring(L, " %I lint%s", (LUAI_UACINT)lints, lints == 1 ? "" : "s");
+	luaL_addvalue(&b);
+	luaL_addstring(&b, "; info:show() tells more");
+	luaL_pushresult(&b);
+	tc_push_start(L, lua_tostring(L, -1), LONGEST_INFO);
 	return 1;
 }
 
@@ -467,23 +536,12 @@ static const struct tc_function methods[] = {
 	 "`no-disassembler` where "
 	 "there is neither."},
 	{"info", kernel_info,
-	 "info(opts?: {target?: string}) -> table\n"
-	 "What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, "
-	 "`named_barriers`, `params`, `text` (roles and allocations), `lints` (`{rule=, message=, "
-	 "lua_file=, lua_line=, role=}`: what is legal and likely to be wrong, as reports of mode "
-	 "check list it, and `warnings`); from the assembler `registers`, "
-	 "`spill_stores`, `spill_loads`, `stack` (bytes), `assembler` (which one), `warnings` (its "
-	 "messages of lost performance, which the first launch on a GPU tells too), `log`, or "
-	 "`assembler_missing` with the reason. What uses "
-	 "`setmaxnreg` is assembled by `ptxas` where it is installed, and for a launch by the "
-	 "driver: nvJitLink does not honour it. `estimate` (or `estimate_missing` with the reason) "
-	 "says what the kernel would reach on a machine of the target with TMEM, by a model that "
-	 "docs/performance.md describes: `machine`, `ctas_per_sm`, `occupancy_limit`, `ctas`, "
-	 "`waves`, `clocks` of the kernel, `tensor_clocks` that its MMAs occupy the tensor core, "
-	 "`flop`, `k_steps` (MMAs of an SM), `bytes` and `bytes_per_k_step` of an SM and `busy` (0 "
-	 "to 1) by path (`dram`, `l2`, `smem`, `tmem`, `out`; `tensor`: the tensor core, which "
-	 "MMAs of 64 rows occupy as those of 128 do), `l2_miss`, `bound`, `utilization` (`tflops` "
-	 "of `peak_tflops`, the peak of the kinds that it multiplies with), `microseconds`."},
+	 "info(opts?: {target?: string}) -> tcmma.info\n"
+	 "What the kernel takes, and `estimate`: what it would reach on a machine of the target "
+	 "with "
+	 "TMEM, by a model that docs/performance.md describes. What uses `setmaxnreg` is assembled "
+	 "by `ptxas` where it is installed, and for a launch by the driver: nvJitLink does not "
+	 "honour it."},
 	{"dump", kernel_dump,
 	 "dump(pass: string, opts?: {target?: string}) -> string\n"
 	 "The kernel after a pass of the compiler: `\"record\"`, `\"lower\"`, `\"roles\"`, "
@@ -491,16 +549,52 @@ static const struct tc_function methods[] = {
 	 "`\"emit\"`."},
 	{NULL, NULL, NULL}};
 
+static const char info_doc[] =
+	"What a kernel takes of the machine: a table. `print(info)` is one line, `info:show()` all "
+	"that is known.\n"
+	"---@field target string\n"
+	"---@field entry string The kernel's name in the PTX\n"
+	"---@field threads integer\n"
+	"---@field warps integer\n"
+	"---@field smem integer Bytes\n"
+	"---@field tmem_columns integer\n"
+	"---@field barriers integer\n"
+	"---@field named_barriers integer\n"
+	"---@field params integer\n"
+	"---@field text string Roles and allocations\n"
+	"---@field lints table[] `{rule=, message=, lua_file=, lua_line=, role=}`: what is legal "
+	"and "
+	"likely to be wrong, as reports of mode check list it, and `warnings`\n"
+	"---@field assembler string? Which one: this and the following fields are its own\n"
+	"---@field registers integer? Of a thread\n"
+	"---@field spill_stores integer? Bytes\n"
+	"---@field spill_loads integer? Bytes\n"
+	"---@field stack integer? Bytes\n"
+	"---@field warnings string[]? Messages of lost performance, which the first launch on a "
+	"GPU "
+	"tells too\n"
+	"---@field log string?\n"
+	"---@field assembler_missing string? The reason\n"
+	"---@field estimate table? `machine`, `ctas_per_sm`, `occupancy_limit`, `ctas`, `waves`, "
+	"`clocks` of the kernel, `tensor_clocks` that its MMAs occupy the tensor core, `flop`, "
+	"`k_steps` (MMAs of an SM), `bytes` and `bytes_per_k_step` of an SM and `busy` (0 to 1) by "
+	"path (`dram`, `l2`, `smem`, `tmem`, `out`; `tensor`: the tensor core, which MMAs of 64 "
+	"rows occupy as those of 128 do), `l2_miss`, `bound`, `utilization` (`tflops` of "
+	"`peak_tflops`, the peak of the kinds that it multiplies with), `microseconds`\n"
+	"---@field estimate_missing string? The reason\n";
+
+static const struct tc_function info_methods[] = {
+	{"show", info_show, "show() -> tcmma.info\nPrints all fields, a line each."},
+	{NULL, NULL, NULL}};
+static const luaL_Reg info_meta[] = {{"__tostring", info_tostring}, {NULL, NULL}};
+
 void tc_open_program(lua_State *L)
 {
 	luaL_newmetatable(L, FRESH);
 	lua_pushcfunction(L, fresh_gc);
 	lua_setfield(L, -2, "__gc");
 	lua_pop(L, 1);
-	luaL_newmetatable(L, "tcmma.info");
-	lua_pushcfunction(L, info_tostring);
-	lua_setfield(L, -2, "__tostring");
-	lua_pop(L, 1);
+	tc_class(L, TC_INFO, info_doc, info_methods, info_meta, NULL);
 	luaL_getmetatable(L, TC_KERNEL);
 	lua_getfield(L, -1, "__methods");
 	tc_functions(L, TC_KERNEL, methods);

@@ -279,6 +279,7 @@ static int push_shape(lua_State *L, const struct ref *r)
 			lua_pushinteger(L, r->shape[i].size);
 		lua_rawseti(L, -2, i + 1);
 	}
+	tc_set_shown(L);
 	return 1;
 }
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define HAZARD_LINE "tcmma.hazard" /* metatable of a hazard, a plain table */
+
 /* Pops a value into the field `side``name` of the table below it. */
 static void set_of_side(lua_State *L, const char *side, const char *name)
 {
@@ -20,8 +22,10 @@ static void push_callers(lua_State *L, const struct emu_position *caller)
 		lua_createtable(L, 0, 2);
 		tc_set_string(L, "file", caller->file);
 		tc_set_integer(L, "line", caller->line);
+		tc_set_shown(L);
 		lua_rawseti(L, -2, i++);
 	}
+	tc_set_shown(L);
 }
 
 /* Only a recorded kernel has lines of Lua.  `side`: "", or "other_" of the earlier access. */
@@ -65,9 +69,11 @@ static void push_hazard(lua_State *L, const struct launch *l, const struct emu_h
 		lua_pushinteger(L, h->cta[i]);
 		lua_rawseti(L, -2, i + 1);
 	}
+	tc_set_shown(L);
 	lua_setfield(L, -2, "cta");
 	tc_set_integer(L, "warp", h->warp);
 	tc_set_integer(L, "count", h->count);
+	luaL_setmetatable(L, HAZARD_LINE);
 }
 
 #define COUNTERS(row)                                                                              \
@@ -90,6 +96,7 @@ void tc_push_lint(lua_State *L, const struct program_lint *lint)
 		tc_set_string(L, "role", lint->role);
 	}
 	tc_set_integer(L, "count", 1);
+	luaL_setmetatable(L, HAZARD_LINE);
 }
 
 static void push_counters(lua_State *L, const struct emu_counters *c)
@@ -99,6 +106,7 @@ static void push_counters(lua_State *L, const struct emu_counters *c)
 	COUNTERS(SET)
 #undef SET
 	tc_set_number(L, "seconds", c->seconds);
+	tc_set_shown(L);
 }
 
 void tc_push_report(lua_State *L, const struct device *d, const struct run *r)
@@ -120,11 +128,14 @@ void tc_push_report(lua_State *L, const struct device *d, const struct run *r)
 		tc_push_lint(L, lint);
 		lua_rawseti(L, -2, ++count);
 	}
+	tc_set_shown(L);
 	lua_setfield(L, -2, "hazards");
-	if (emulated)
+	if (emulated) {
 		push_counters(L, &r->report.counters);
-	else
+	} else {
 		lua_newtable(L);
+		tc_set_shown(L);
+	}
 	lua_setfield(L, -2, "counters");
 	lua_pushboolean(L, !emulated || r->report.completed);
 	lua_setfield(L, -2, "completed");
@@ -264,35 +275,48 @@ static void check_report(lua_State *L)
 		tc_check_object(L, 1, TC_REPORT);
 }
 
-/* Pushes the report at index 1 as text. */
-static void push_text(lua_State *L)
+/* The report at index 1, its hazards at 2, and slots of the stack for them; how many there are. */
+static lua_Integer open_report(lua_State *L)
 {
-	luaL_Buffer b;
-	char line[256];
-
 	check_report(L);
 	lua_settop(L, 1);
 	lua_getfield(L, 1, "hazards");
 	lua_getfield(L, 1, "counters");
 	for (int slot = HAZARD; slot <= CALLER; slot++)
 		lua_pushnil(L);
-	lua_Integer count = lua_istable(L, 2) ? luaL_len(L, 2) : 0;
+	return lua_istable(L, 2) ? luaL_len(L, 2) : 0;
+}
+
+/* "report of 'k' on emulator:sm_100a: completed, 1 hazard" */
+static void add_head(lua_State *L, luaL_Buffer *b, lua_Integer count)
+{
+	char line[256];
+
 	lua_getfield(L, 1, "completed");
 	bool completed = lua_toboolean(L, -1);
 	lua_getfield(L, 1, "mode");
 	bool fast = lua_isstring(L, -1) && !strcmp(lua_tostring(L, -1), "fast");
 	lua_pop(L, 2);
-	luaL_buffinit(L, &b);
-	luaL_addstring(&b, "report of '");
+	luaL_buffinit(L, b);
+	luaL_addstring(b, "report of '");
 	text_field(L, 1, "kernel");
-	luaL_addvalue(&b);
-	luaL_addstring(&b, "' on ");
+	luaL_addvalue(b);
+	luaL_addstring(b, "' on ");
 	text_field(L, 1, "device");
-	luaL_addvalue(&b);
+	luaL_addvalue(b);
 	snprintf(line, sizeof line, ": %s, %d hazard%s%s", completed ? "completed" : "stopped",
 		 (int)count, count == 1 ? "" : "s",
 		 fast ? " (mode fast: races are not looked for)" : "");
-	luaL_addstring(&b, line);
+	luaL_addstring(b, line);
+}
+
+/* Pushes the report at index 1 as text. */
+static void push_text(lua_State *L)
+{
+	lua_Integer count = open_report(L);
+	luaL_Buffer b;
+
+	add_head(L, &b, count);
 	for (lua_Integer i = 1; i <= count; i++) {
 		lua_geti(L, 2, i);
 		lua_replace(L, HAZARD);
@@ -302,9 +326,96 @@ static void push_text(lua_State *L)
 	luaL_pushresult(&b);
 }
 
-static int report_tostring(lua_State *L)
+static int report_text(lua_State *L)
 {
 	push_text(L);
+	return 1;
+}
+
+/* ---- in one line --------------------------------------------------------- */
+
+enum {
+	MOST_RULES = 3,       /* that the line of a report names */
+	LONGEST_REPORT = 400, /* bytes of that line */
+	LONGEST_LINE = 160    /* bytes of a message in the line of a hazard */
+};
+
+/* Pushes a field of the table at `index` as the start of a text, "?" where there is none. */
+static void push_field(lua_State *L, int index, const char *name, int longest)
+{
+	if (lua_getfield(L, index, name) == LUA_TNIL) {
+		lua_pop(L, 1);
+		lua_pushliteral(L, "?");
+		return;
+	}
+	tc_push_start(L, luaL_tolstring(L, -1, NULL), longest);
+	lua_replace(L, -3);
+	lua_pop(L, 1);
+}
+
+/* Pushes " at FILE:LINE" of the hazard at `index`: of Lua, else of foreign source, else of PTX. */
+static void push_line(lua_State *L, int index)
+{
+	static const char *const fields[][2] = {
+		{"lua_file", "lua_line"}, {"file", "line"}, {NULL, "ptx_line"}};
+
+	for (int i = 0; i < 3; i++) {
+		bool known = lua_getfield(L, index, fields[i][1]) != LUA_TNIL;
+
+		lua_pop(L, 1);
+		if (!known)
+			continue;
+		if (fields[i][0])
+			push_field(L, index, fields[i][0], LONGEST_LINE);
+		else
+			lua_pushliteral(L, "PTX");
+		push_field(L, index, fields[i][1], LONGEST_LINE);
+		lua_pushfstring(L, fields[i][0] ? " at %s:%s" : " at %s line %s",
+				lua_tostring(L, -2), lua_tostring(L, -1));
+		lua_replace(L, -3);
+		lua_pop(L, 1);
+		return;
+	}
+	lua_pushliteral(L, "");
+}
+
+/* "[smem-race, error] at k.lua:12: what there is of the message" */
+static int hazard_tostring(lua_State *L)
+{
+	if (!lua_istable(L, 1))
+		return tc_argerror(L, 1, "table expected, got %s", tc_describe(L, 1));
+	lua_settop(L, 1);
+	push_field(L, 1, "rule", LONGEST_LINE);
+	push_field(L, 1, "severity", LONGEST_LINE);
+	push_line(L, 1);
+	push_field(L, 1, "message", LONGEST_LINE);
+	lua_pushfstring(L, "[%s, %s]%s: %s", lua_tostring(L, 2), lua_tostring(L, 3),
+			lua_tostring(L, 4), lua_tostring(L, 5));
+	return 1;
+}
+
+static int report_tostring(lua_State *L)
+{
+	lua_Integer count = open_report(L), named = 0;
+	luaL_Buffer b;
+
+	add_head(L, &b, count);
+	for (lua_Integer i = 1; i <= count && named < MOST_RULES; i++) {
+		lua_geti(L, 2, i);
+		lua_replace(L, HAZARD);
+		if (!lua_istable(L, HAZARD))
+			continue;
+		luaL_addstring(&b, named++ ? ", " : ": ");
+		push_field(L, HAZARD, "rule", LONGEST_LINE);
+		luaL_addvalue(&b);
+		push_line(L, HAZARD);
+		luaL_addvalue(&b);
+	}
+	luaL_addstring(&b, count > named ? " ...; report:show() tells all"
+			   : count       ? "; report:show() tells more"
+					 : "");
+	luaL_pushresult(&b);
+	tc_push_start(L, lua_tostring(L, -1), LONGEST_REPORT);
 	return 1;
 }
 
@@ -351,6 +462,10 @@ static int report_trace(lua_State *L)
 
 static const struct tc_function report_methods[] = {
 	{"trace", report_trace, tc_report_trace_doc},
+	{"text", report_text,
+	 "text() -> string\n"
+	 "The hazards with their places, as `show` prints them; `tostring` of a report is one "
+	 "line."},
 	{"show", report_show,
 	 "show() -> tcmma.report\n"
 	 "Prints the hazards with their places, the counters, and what the kernel printed."},
@@ -359,6 +474,10 @@ static const luaL_Reg report_meta[] = {{"__tostring", report_tostring}, {NULL, N
 
 void tc_open_report(lua_State *L)
 {
+	luaL_newmetatable(L, HAZARD_LINE);
+	lua_pushcfunction(L, hazard_tostring);
+	lua_setfield(L, -2, "__tostring");
+	lua_pop(L, 1);
 	tc_class(L, TC_REPORT,
 		 "What an emulated run left behind: a table.\n"
 		 "---@field completed boolean False where an error stopped the grid\n"

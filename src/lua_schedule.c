@@ -145,6 +145,7 @@ static int query_cluster_cancel(lua_State *L)
 		tc_push_scalar(L, x.result.index[i]);
 		lua_rawseti(L, -2, i + 1);
 	}
+	tc_set_shown(L);
 	tc_push_scalar(L, x.result.success);
 	return 2;
 }

@@ -58,8 +58,6 @@ void tc_functions(lua_State *L, const char *owner, const struct tc_function *lis
  * then indexing raises, with the nearest of the methods and of the `---@field` names of `doc`,
  * which describes the class.  Leaves nothing on the stack.
  */
-/* tostring of the table on top shows its values. */
-void tc_set_shown(lua_State *L);
 void tc_class(lua_State *L, const char *name, const char *doc, const struct tc_function *methods,
 	      const luaL_Reg *meta, int (*field)(lua_State *L));
 /* The entry of a C function, and whose it is; NULL if it is not registered. */
@@ -67,6 +65,13 @@ const struct tc_function *tc_find_function(lua_State *L, lua_CFunction f, const 
 /* Pushes "did you mean 'a' or 'b'?", or "ALL: a, b, c" where no name of the list is near. */
 const char *tc_push_advice(lua_State *L, const char *word, const char *const *names,
 			   const char *all);
+
+/* lua_shown.c */
+
+/* tostring of the table on top shows its values, in one line. */
+void tc_set_shown(lua_State *L);
+/* Pushes the first line of a text, cut after so many bytes. */
+void tc_push_start(lua_State *L, const char *text, int longest);
 
 /* lua_aux.c */
 

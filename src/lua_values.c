@@ -231,6 +231,8 @@ static int array_totable(lua_State *L)
 	struct array *a = tc_check_array(L, 1);
 	const void *data = tc_array_copy(L, a);
 	push_table(L, a, data, 0, 0);
+	if (a->rank)
+		tc_set_shown(L);
 	return 1;
 }
 

@@ -97,6 +97,11 @@ function arguments.check_options(opts, number, name, known)
   return opts
 end
 
+local shown = getmetatable(core.dtypes())
+
+--- Gives a table a tostring that shows its values, in one line.
+function arguments.shown(list) return setmetatable(list, shown) end
+
 --- A device object or a name.
 arguments.device = { function(value)
   local meta = type(value) == "userdata" and debug.getmetatable(value)

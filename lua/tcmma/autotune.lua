@@ -103,7 +103,7 @@ local function save_results(path, directory, name, entries)
     results[i] = { config = spell(entry.config), cost = entry.cost, reason = entry.reason }
   end
   local text = json.encode { name = name, results = results } .. "\n"
-  local temporary = ("%s.%s"):format(path, tostring(entries):match "0x%x+" or "new")
+  local temporary = ("%s.%s"):format(path, ("%p"):format(entries))
   if not file.write(temporary, text) then
     os.execute("mkdir -p '" .. directory:gsub("'", "'\\''") .. "'")
     if not file.write(temporary, text) then return end
@@ -244,8 +244,9 @@ local function autotune(candidates, build, args, opts)
   if not order[1] then fail("no candidate works:\n%s", summary(entries)) end
   local results = { by = by, from_disk = from_disk or false, path = path or nil }
   for i, entry in ipairs(entries) do
-    results[i] = { config = entry.config, cost = entry.cost, reason = entry.reason }
+    results[i] = arguments.shown { config = entry.config, cost = entry.cost, reason = entry.reason }
   end
+  arguments.shown(results)
   return order[1].config, order[1].run, results
 end
 

@@ -75,10 +75,10 @@ local function bench(fn, opts)
   table.sort(times)
   local result = setmetatable({
     median = quantile(times, 0.5), min = times[1], max = times[#times], mean = sum / #times,
-    repetitions = #times, times = times, clock = on_gpu and "device" or "host",
+    repetitions = #times, times = arguments.shown(times), clock = on_gpu and "device" or "host",
   }, shown)
   for i, q in ipairs(opts.quantiles or {}) do
-    result.quantiles = result.quantiles or {}
+    result.quantiles = result.quantiles or arguments.shown {}
     result.quantiles[i] = quantile(times, q)
   end
   return result.median, result

@@ -10,10 +10,16 @@ tc._VERSION = "tcmma scm"
 
 local parts = require "tcmma.parts"
 
---- A table whose missing names are errors.
+--- A table whose missing names are errors, and whose tostring lists those that are there.
 local function strict(owner, functions)
   return setmetatable(functions, {
     __index = function(_, name) require("tcmma.arguments").missing(owner, name, functions) end,
+    __tostring = function()
+      local names = {}
+      for name in pairs(functions) do names[#names + 1] = tostring(name) end
+      table.sort(names)
+      return owner .. ": " .. table.concat(names, ", ")
+    end,
   })
 end
 
@@ -27,6 +33,7 @@ setmetatable(tc, {
     rawset(tc, name, part)
     return part
   end,
+  __tostring = function() return tc._VERSION .. ": tc.help() lists what there is" end,
 })
 strict("tc.reference", tc.reference)
 

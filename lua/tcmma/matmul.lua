@@ -195,7 +195,7 @@ local function configure(problem, given)
     config = model.complete(problem, list[1].config)
   end
   check_complete(problem, config)
-  return config
+  return arguments.shown(config)
 end
 
 --- Text that is equal for two problems exactly when one kernel serves both.
@@ -244,7 +244,12 @@ end
 function matmul.candidates(problem)
   local ok, result = pcall(function() return model.candidates(complete(problem), searched) end)
   if not ok then error(result, 2) end
-  return result
+  for _, candidate in ipairs(result) do
+    arguments.shown(candidate)
+    arguments.shown(candidate.config)
+    arguments.shown(candidate.terms)
+  end
+  return arguments.shown(result)
 end
 
 matmul.describe = model.describe
@@ -373,6 +378,12 @@ end
 
 setmetatable(matmul, {
   __index = function(_, name) arguments.missing("tc.matmul", name, matmul) end,
+  __tostring = function()
+    local functions = {}
+    for name in pairs(matmul) do functions[#functions + 1] = tostring(name) end
+    table.sort(functions)
+    return "tc.matmul(a, b, out?, opts?), and " .. table.concat(functions, ", ")
+  end,
   __call = function(_, a, b, out, opts)
     opts = opts or no_options
     local last = last_calls[opts]

@@ -9,6 +9,7 @@
 ---@alias Fragment tcmma.fragment
 ---@alias Function tcmma.function
 ---@alias Gmem tcmma.gmem
+---@alias Info tcmma.info
 ---@alias Kernel tcmma.kernel
 ---@alias Module tcmma.module
 ---@alias Ref tcmma.ref
@@ -1402,6 +1403,35 @@ function class_function:launch(opts) end
 ---@class tcmma.gmem
 local class_gmem = {}
 
+---What a kernel takes of the machine: a table. `print(info)` is one line, `info:show()` all that is known.
+---@class tcmma.info
+---@field target string
+---@field entry string The kernel's name in the PTX
+---@field threads integer
+---@field warps integer
+---@field smem integer Bytes
+---@field tmem_columns integer
+---@field barriers integer
+---@field named_barriers integer
+---@field params integer
+---@field text string Roles and allocations
+---@field lints table[] `{rule=, message=, lua_file=, lua_line=, role=}`: what is legal and likely to be wrong, as reports of mode check list it, and `warnings`
+---@field assembler string? Which one: this and the following fields are its own
+---@field registers integer? Of a thread
+---@field spill_stores integer? Bytes
+---@field spill_loads integer? Bytes
+---@field stack integer? Bytes
+---@field warnings string[]? Messages of lost performance, which the first launch on a GPU tells too
+---@field log string?
+---@field assembler_missing string? The reason
+---@field estimate table? `machine`, `ctas_per_sm`, `occupancy_limit`, `ctas`, `waves`, `clocks` of the kernel, `tensor_clocks` that its MMAs occupy the tensor core, `flop`, `k_steps` (MMAs of an SM), `bytes` and `bytes_per_k_step` of an SM and `busy` (0 to 1) by path (`dram`, `l2`, `smem`, `tmem`, `out`; `tensor`: the tensor core, which MMAs of 64 rows occupy as those of 128 do), `l2_miss`, `bound`, `utilization` (`tflops` of `peak_tflops`, the peak of the kinds that it multiplies with), `microseconds`
+---@field estimate_missing string? The reason
+local class_info = {}
+
+---Prints all fields, a line each.
+---@return tcmma.info
+function class_info:show() end
+
 ---A recorded kernel. Calling it runs it.
 ---@class tcmma.kernel
 ---@field name string
@@ -1447,9 +1477,9 @@ function class_kernel:export(path, opts) end
 ---@return Kernel
 function class_kernel:finish() end
 
----What the kernel takes: `threads`, `warps`, `smem` (bytes), `tmem_columns`, `barriers`, `named_barriers`, `params`, `text` (roles and allocations), `lints` (`{rule=, message=, lua_file=, lua_line=, role=}`: what is legal and likely to be wrong, as reports of mode check list it, and `warnings`); from the assembler `registers`, `spill_stores`, `spill_loads`, `stack` (bytes), `assembler` (which one), `warnings` (its messages of lost performance, which the first launch on a GPU tells too), `log`, or `assembler_missing` with the reason. What uses `setmaxnreg` is assembled by `ptxas` where it is installed, and for a launch by the driver: nvJitLink does not honour it. `estimate` (or `estimate_missing` with the reason) says what the kernel would reach on a machine of the target with TMEM, by a model that docs/performance.md describes: `machine`, `ctas_per_sm`, `occupancy_limit`, `ctas`, `waves`, `clocks` of the kernel, `tensor_clocks` that its MMAs occupy the tensor core, `flop`, `k_steps` (MMAs of an SM), `bytes` and `bytes_per_k_step` of an SM and `busy` (0 to 1) by path (`dram`, `l2`, `smem`, `tmem`, `out`; `tensor`: the tensor core, which MMAs of 64 rows occupy as those of 128 do), `l2_miss`, `bound`, `utilization` (`tflops` of `peak_tflops`, the peak of the kinds that it multiplies with), `microseconds`.
+---What the kernel takes, and `estimate`: what it would reach on a machine of the target with TMEM, by a model that docs/performance.md describes. What uses `setmaxnreg` is assembled by `ptxas` where it is installed, and for a launch by the driver: nvJitLink does not honour it.
 ---@param opts? {target?: string}
----@return table
+---@return tcmma.info
 function class_kernel:info(opts) end
 
 ---Runs the kernel on the device of its arrays, as calling it does, on a stream of that device. It is compiled at the first launch on a target and kept. Shapes and dtypes must be those of `args`; a named dimension has one size in all of them. On a GPU it returns at once; on the emulator when the grid has ended, and a hazard of severity "error" is a Lua error with the whole report.
@@ -1584,6 +1614,10 @@ local class_report = {}
 ---Prints the hazards with their places, the counters, and what the kernel printed.
 ---@return tcmma.report
 function class_report:show() end
+
+---The hazards with their places, as `show` prints them; `tostring` of a report is one line.
+---@return string
+function class_report:text() end
 
 ---Writes what the run's roles and engines did, and what they waited for, as a trace that ui.perfetto.dev and chrome://tracing show: a process for each CTA, a track for each role (its first warp), for copies in, copies out and the tensor core. The time is emulated, by the costs of docs/performance.md; each cluster begins at 0. The run needs `trace = true`.
 ---@param path string

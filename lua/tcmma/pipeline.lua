@@ -27,7 +27,17 @@ local is_boolean = { function(value) return type(value) == "boolean" end, "a boo
 
 -- ---- blocks ---------------------------------------------------------------------------------------------------
 
-local SPEC = {} -- the metatable of specs
+local SPEC = { -- the metatable of specs
+  __tostring = function(spec)
+    arguments.check(type(spec) == "table", 1, "tostring", "table", spec)
+    local fields = {}
+    for _, name in ipairs { "shape", "delay_release", "swizzle", "collective_axes" } do
+      local value = rawget(spec, name)
+      if value ~= nil then fields[#fields + 1] = name .. " = " .. tostring(value) end
+    end
+    return "block_spec {" .. table.concat(fields, ", ") .. "}"
+  end,
+}
 
 local function is_size(size)
   if size == false then return true end
@@ -47,9 +57,11 @@ function pipeline.block_spec(block_shape, index_map, opts)
     "block_shape: a list of sizes, false, or { element = size }", block_shape)
   arguments.check(type(index_map) == "function", 2, "block_spec", "index_map: function", index_map)
   opts = arguments.check_options(opts, 3, "block_spec", spec_options)
+  local axes = opts.collective_axes and grids.as_list(opts.collective_axes)
   return setmetatable({
-    shape = block_shape, index_map = index_map, delay_release = opts.delay_release or 0, swizzle = opts.swizzle,
-    collective_axes = opts.collective_axes and grids.as_list(opts.collective_axes),
+    shape = arguments.shown { table.unpack(block_shape) }, index_map = index_map,
+    delay_release = opts.delay_release or 0, swizzle = opts.swizzle,
+    collective_axes = axes and arguments.shown { table.unpack(axes) },
   }, SPEC)
 end
 

@@ -45,7 +45,7 @@ local function decode(text, opts)
       if not arrays[name] then return nil, why end
     end
   end
-  return arrays, header.__metadata__ or {}
+  return arguments.shown(arrays), arguments.shown(header.__metadata__ or {})
 end
 
 local function load(path, opts) return file.load(path, opts, decode) end

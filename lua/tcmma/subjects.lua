@@ -30,7 +30,7 @@ return {
     "quantize", "dequantize", "interleave_scales", "sparsify", "densify", "format_sparse_metadata" } },
   { "types", "element types", { "dtype", "dtypes", "class dtype" } },
   { "machines", "GPUs and the emulator, settings, versions", { "device", "devices", "use", "config", "settings",
-    "versions", "clock", "class device", "class stream", "class event", "class report" } },
+    "versions", "clock", "class device", "class stream", "class event", "class report", "class info" } },
   { "speed", "a matmul that is tuned, timing, tuning", { "matmul", "bench", "autotune" } },
   { "code", "kernels in PTX and CUDA C", { "ptx", "cuda", "tensormap", "class module", "class function",
     "class tensormap" } },
