@@ -12,7 +12,7 @@ for _, list in ipairs { plain, recorded } do
   for _, pair in ipairs(list) do
     objects[#objects + 1] = pair[2]
     local meta = debug.getmetatable(pair[2])
-    local name = meta and rawget(meta, "__name") or pair[1]
+    local name = meta and rawget(meta, "__name") and meta.__name:match "^[%w._]+" or pair[1]
     by_class[name] = by_class[name] or {}
     table.insert(by_class[name], pair[2])
   end
