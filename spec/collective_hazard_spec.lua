@@ -281,3 +281,32 @@ describe("cp.async.bulk.tensor.cta_group::2", function()
     assert.are.equal("copy-not-awaited", report.hazards[1].rule)
   end)
 end)
+
+-- Lanes 0 to 63 have the first half of D's columns, 64 to 127 the other: each lane reads the A that it holds.
+it("A pair's 64 rows of A that do not lie in both halves of the lanes give other rows' sums", function()
+  tc.device "emulator:sm_100a":use()
+  local a, b = kernels.integers({ 128, 64 }, tc.float16, 1), kernels.integers({ 64, 128 }, tc.float16, 2)
+  local kernel = collective.a_in_tmem{ rows = 64 }
+  local duplicated = kernel:ptx{ target = "sm_100a" }
+  -- rows 0 to 31 twice, then rows 32 to 63 twice
+  local spoilt, copies = duplicated:gsub("64x128b%.warpx2::02_13", "64x128b.warpx2::01_23")
+  assert.equal(8, copies) -- 16 of 128 bytes each
+  local products = tc.reference.matmul(a, b):totable()
+  for text, row_of in pairs{ [duplicated] = function(r) return r end,
+                             [spoilt] = function(r, second) return r % 32 + (second and 32 or 0) end } do
+    local rows = {}
+    for cta = 0, 1 do
+      for r = 0, 63 do
+        local row = {}
+        for n = 1, 128 do row[n] = products[cta * 64 + row_of(r, n > 64) + 1][n] end
+        rows[#rows + 1] = row
+      end
+    end
+    local out = tc.zeros({ 128, 128 }, tc.float32)
+    tc.ptx(text):kernel "pair_a_tmem":emulate{
+      grid = { 2 }, block = { 128 }, cluster = { 2 }, smem = 32 * 1024, mode = "check",
+      args = { map(a, "f16", 2, 64, 128, { 64, 64 }), map(b, "f16", 2, 128, 64, { 64, 64 }), out },
+    }
+    assert.equal(0, (tc.max_error(out, tc.from_table(rows, tc.float64))))
+  end
+end)

@@ -77,6 +77,40 @@ describe("tcgen05.mma of two CTAs", function()
       check_tmem{ k = 128, a = tc.u8, b = tc.i8, d = tc.i32, targets = { "sm_100a" } }
     end)
   end
+  it("M = 256, N = 512, each 128 columns of both CTAs' B into an accumulator of their own", function()
+    local pieces = 2
+    local kernel = tc.kernel{
+      name = "wide_pair", cluster = { 2 }, cluster_names = { "cta" },
+      args = { tc.gmem({ 256, 64 }, tc.f16), tc.gmem({ 512, 64 }, tc.f16), tc.gmem({ 256, 512 }, tc.f32) },
+      body = function(a, b, out)
+        local cta = tc.axis_index "cta"
+        local a_smem, b_smem, acc = tc.smem({ 128, 64 }, tc.f16), tc.smem({ 256, 64 }, tc.f16), {}
+        for i = 1, pieces do acc[i] = tc.tmem({ 128, 256 }, tc.f32, { collective = true }) end
+        local loaded, done = tc.barrier{ num_arrivals = 2 }, tc.barrier{ orders_tensor_core = true }
+        local options = { collective_axes = "cta", leader_tracked = "partitioned", partition_axis = 0 }
+        tc.copy_gmem_to_smem(a, a_smem, loaded, options)
+        tc.copy_gmem_to_smem(b, b_smem, loaded, options)
+        tc.when(cta:eq(0), function()
+          tc.barrier_wait(loaded)
+          for i = 1, pieces do
+            tc.mma(acc[i], a_smem, b_smem:at(tc.ds((i - 1) * 128, 128), tc.all):T(),
+              { accumulate = false, collective_axis = "cta" })
+          end
+          tc.commit_arrive(done, { collective_axis = "cta" })
+        end)
+        tc.barrier_wait(done)
+        for i = 1, pieces do
+          for c = 0, 255, 64 do -- columns of the first CTA's B, then of the other's
+            local first = c // 128 * 256 + (i - 1) * 128 + c % 128
+            out:tile({ cta, 0 }, { 128, 512 }):at(tc.all, tc.ds(first, 64))
+              :store(tc.async_load_tmem(acc[i]:at(tc.all, tc.ds(c, 64))))
+          end
+        end
+      end,
+    }
+    local a, b = mma.operand({ 256, 64 }, tc.f16, 1), mma.operand({ 512, 64 }, tc.f16, 2)
+    mma.check({ d = tc.f32 }, { a, b }, tc.reference.matmul(a, b, { transpose_b = true }), kernel)
+  end)
   it("of operands without swizzle, and of different ones", function()
     dense{ n = 64, k = 64, a = tc.f16, b = tc.f16, a_swizzle = 32, b_swizzle = 128, b_transposed = true }
   end)

@@ -229,7 +229,8 @@ static int allocate_at(lua_State *L, enum space space, int arg)
 	"float6_e3m2fn: each in a byte). TMEM takes `collective` (for 2-CTA "                      \
 	"MMAs), `packed` (a dtype narrower than 32 "                                               \
 	"bits needs it: true for an A operand, false for an f16 accumulator) or `layout` "         \
-	"(\"m64_collective\", \"scales\", \"b_scales_m64_collective\", \"sparse_metadata\"). "     \
+	"(\"m64_collective\", \"m64_collective_a\", \"scales\", \"b_scales_m64_collective\", "     \
+	"\"sparse_metadata\"). "                                                                   \
 	"`tiling` (SMEM) states the tiles a swizzle implies, {8, 8 * swizzle / bits}; without "    \
 	"swizzle, {8, 128 / bits} cuts rows into panels of 16 bytes, as a tc.mma wants them. "     \
 	"`name` shows in messages and dumps.\n\n"                                                  \
