@@ -271,6 +271,7 @@ build = {
             "src/lua_values.c",
             "src/lua_var.c",
             "src/machine.c",
+            "src/mma_rows.c",
             "src/nearest.c",
             "src/place.c",
             "src/print.c",

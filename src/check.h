@@ -84,7 +84,8 @@ struct tensormap;
 /* Arguments of cuTensorMapEncodeTiled, at launch. */
 void tc_check_tensormap(struct err *e, const struct tensormap *m);
 
-/* check_mma.c: mma.def, what the hardware takes. */
+/* ---- mma_rows.c: mma.def, which says what the matrix instructions take ---- */
+
 enum mma_kind {
 	MMA_F16,
 	MMA_TF32,
@@ -94,25 +95,52 @@ enum mma_kind {
 	MMA_MXF4,
 	MMA_MXF4NVF4
 };
+/* Limits that are Pallas' own: the instruction set lacks them. */
+enum mma_limit {
+	MMA_LIMIT_SPARSE_M = 1,
+	MMA_LIMIT_SPARSE_N = 2,
+	MMA_LIMIT_SPARSE_K = 4,
+	MMA_LIMIT_PAIR_TMEM_A = 8
+};
 struct mma_row {
 	enum mma_kind kind;
-	bool wgmma;          /* sm_90a; else tcgen05 */
-	const char *name;    /* "kind::f16" */
-	uint32_t a, b, d;    /* bit sets of enum dtype */
-	uint32_t scale;      /* 0: not block-scaled */
-	int block;           /* elements along K that a scale factor covers; twice that if sparse */
-	bool same;           /* A and B must have one dtype */
-	int k, k_sparse;     /* elements along K an instruction */
-	unsigned m1, m2;     /* bits 0, 1, 2: M 64, 128, 256; one CTA, two CTAs */
-	int n1, n2;          /* N is a multiple of it, up to 256 */
+	bool wgmma;       /* sm_90a; else tcgen05 */
+	const char *name; /* "kind::f16" */
+	uint32_t a, b, d; /* bit sets of enum dtype */
+	uint32_t scale;   /* 0: not block-scaled */
+	int block;        /* elements along K that a scale factor covers; twice that if sparse */
+	bool same;        /* A and B must have one dtype */
+	int k, k_sparse;  /* elements along K an instruction */
+	struct {
+		unsigned one, two, sparse_one, sparse_two; /* bits 0, 1, 2: M 64, 128, 256 */
+	} m;
+	struct {
+		/* Multiples of it, of one CTA below `fine` of 8; `most` an instruction. */
+		int one, fine, two, sparse_two, most;
+	} n;
 	const char *targets; /* "sm_100a sm_103a" */
 	int version;         /* of PTX, times ten */
+	unsigned pallas;     /* set of enum mma_limit */
 };
-/* NULL: no instruction takes these.  Of the shape, mma_shape.h, types and scales are asked for. */
+/* What a row and a shape (mma_shape.h) may agree in. */
+enum mma_property {
+	MMA_TYPES = 1,   /* of A and B */
+	MMA_WIDTHS = 2,  /* of their elements as stored */
+	MMA_RESULT = 4,  /* type of D */
+	MMA_SCALING = 8, /* scaled or not */
+	MMA_SCALE = 16,  /* type of the scales */
+	MMA_BLOCK = 32,  /* elements that each covers */
+	MMA_ALL = 63
+};
 struct mma_shape;
+/* The first row behind `after` (NULL: of all) that agrees in the properties; NULL: none. */
+const struct mma_row *tc_mma_next(bool wgmma, const struct mma_shape *s, unsigned properties,
+				  const struct mma_row *after);
+/* The first that agrees in all of them: the instruction. */
 const struct mma_row *tc_mma_row(bool wgmma, const struct mma_shape *s);
-extern const struct mma_row tc_mma_rows[];
-extern const int tc_mma_row_count;
 bool tc_mma_on_target(const struct mma_row *row, const char *target);
+/* m, n: of both CTAs together. */
+bool tc_mma_takes_m(const struct mma_row *row, bool collective, bool sparse, int64_t m);
+bool tc_mma_takes_n(const struct mma_row *row, bool collective, int64_t n);
 
 #endif

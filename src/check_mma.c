@@ -5,54 +5,6 @@
 #include "compile.h"
 #include "mma_shape.h"
 
-#include <string.h>
-
-/* ---- the table ------------------------------------------------------------------- */
-
-#define D(t)    (UINT32_C(1) << DT_##t)
-#define FP8     (D(E4M3) | D(E5M2))
-#define FP6     (D(E2M3) | D(E3M2))
-#define FP4     D(E2M1)
-#define TCGEN05 false
-#define WGMMA   true
-#define M64     1u
-#define M128    2u
-#define M256    4u
-
-const struct mma_row tc_mma_rows[] = {
-#define MMA(kind, wgmma, name, a, b, d, scale, block, same, k, ks, m1, m2, n1, n2, targets,        \
-	    version)                                                                               \
-	{kind, wgmma, name, a, b, d, scale, block, same, k, ks, m1, m2, n1, n2, targets, version},
-#include "mma.def"
-};
-const int tc_mma_row_count = sizeof tc_mma_rows / sizeof *tc_mma_rows;
-
-static bool has(uint32_t set, enum dtype t)
-{
-	return t < DT_COUNT && (set >> t & 1);
-}
-
-const struct mma_row *tc_mma_row(bool wgmma, const struct mma_shape *s)
-{
-	int64_t block = s->sparse ? s->block / 2 : s->block;
-
-	for (int i = 0; i < tc_mma_row_count; i++) {
-		const struct mma_row *r = &tc_mma_rows[i];
-
-		if (r->wgmma == wgmma && s->a_bits == 256 / r->k && s->b_bits == 256 / r->k &&
-		    has(r->a, s->a) && has(r->b, s->b) && has(r->d, s->d) &&
-		    (!r->same || s->a == s->b) &&
-		    (s->scaled ? has(r->scale, s->scale) && r->block == block : r->scale == 0))
-			return r;
-	}
-	return NULL;
-}
-
-bool tc_mma_on_target(const struct mma_row *row, const char *target)
-{
-	return strstr(row->targets, target) != NULL;
-}
-
 const char *tc_mma_dtype(enum dtype t)
 {
 	return tc_dtypes[t].mlir;
@@ -213,20 +165,19 @@ void tc_mma_describe(const struct mma_op *m, struct mma_shape *s)
 	s->row = tc_mma_row(false, s);
 }
 
-static bool is_int8(enum dtype t)
+/* The instructions left once A, B and scaling are settled; NULL: none. */
+static const struct mma_row *candidate(const struct mma_shape *s, const struct mma_row *after)
 {
-	return t == DT_I8 || t == DT_U8;
+	return tc_mma_next(false, s, MMA_TYPES | MMA_WIDTHS | MMA_SCALING, after);
 }
 
-/* Types that one instruction mixes. */
-static bool is_float32(enum dtype t)
+/* A further line for a limit that the instruction set does not have. */
+static const char *with_origin(struct kern *k, const char *more, const struct mma_row *row,
+			       enum mma_limit limit)
 {
-	return t == DT_F32 || t == DT_TF32;
-}
-
-static bool is_narrow_float(enum dtype t)
-{
-	return tc_dtypes[t].klass == 'F' && tc_dtypes[t].bits <= 8 && t != DT_E8M0;
+	if (!row || !(row->pallas & limit))
+		return more;
+	return tc_join(k, more, "\n  a limit of Pallas:Mosaic GPU, not of the instruction set");
 }
 
 static void check_swizzle(struct kern *k, const char *name, const struct ref *r)
@@ -267,8 +218,7 @@ static void check_places(struct kern *k, const struct mma_op *m, const struct mm
 	check_swizzle(k, "a", m->a);
 	if (s->a_in_tmem)
 		check_a_in_tmem(k, m, s);
-	if (s->a != s->b && !(is_narrow_float(s->a) && is_narrow_float(s->b)) &&
-	    !(is_float32(s->a) && is_float32(s->b)) && !(is_int8(s->a) && is_int8(s->b)))
+	if (s->a != s->b && !tc_mma_next(false, s, MMA_TYPES, NULL))
 		tc_documented(&k->err, MMA_DTYPE_MIX, got_operands(k, m), tc_mma_dtype(s->a),
 			      tc_mma_dtype(s->b));
 	if (s->a_bits != s->b_bits && s->a_in_tmem)
@@ -287,58 +237,79 @@ static void check_acc_layout(struct kern *k, const struct mma_op *m, enum tmem_l
 			      tc_join(k, expected, "(packing=1)"), tc_layout_text(k, acc));
 }
 
+/* Whether an instruction has this M, of those for the types if there are any for them. */
+static bool takes_m(const struct mma_shape *s, bool sparse)
+{
+	const unsigned typed = MMA_SCALING | MMA_TYPES | MMA_WIDTHS;
+	unsigned properties = tc_mma_next(false, s, typed, NULL) ? typed : MMA_SCALING;
+	const struct mma_row *r = NULL;
+
+	while ((r = tc_mma_next(false, s, properties, r)))
+		if (tc_mma_takes_m(r, s->collective, sparse, s->m * tc_mma_ctas(s)))
+			return true;
+	return false;
+}
+
+/* wgmma takes 64 rows, and as many of them as four warpgroups have. */
+static bool is_stack_of_wgmma(struct kern *k, const struct mma_shape *s)
+{
+	return s->m > 128 && s->m <= 256 && !tc_lanes_have_halves(k);
+}
+
 static void check_m(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
-	if (s->m == 128 || (s->m > 128 && s->m <= 256 && !tc_lanes_have_halves(k))) {
+	const char *more = got_operands(k, m);
+
+	if (is_stack_of_wgmma(k, s)) {
 		check_acc_layout(k, m, TML_DEFAULT, "default");
-	} else if (s->m == 64) {
-		if (s->scaled && !s->collective)
-			tc_documented(&k->err, MMA_SCALED_M64, got_operands(k, m));
-		if (s->sparse)
-			tc_documented(&k->err, MMA_SPARSE_M64,
-				      tc_join(k, got_operands(k, m),
-					      "\n  no document says where tensor memory holds the "
-					      "metadata of 64 rows"));
+		return;
+	}
+	if (s->m == 64 && s->scaled && !takes_m(s, false))
+		tc_documented(&k->err, MMA_SCALED_M64, more);
+	if (!takes_m(s, false))
+		tc_documented(&k->err, MMA_M, tc_got(k, "acc", m->acc), tc_integer_text(k, s->m));
+	if (s->sparse && !takes_m(s, true))
+		tc_documented(&k->err, MMA_SPARSE_M64,
+			      tc_join(k,
+				      with_origin(k, more, candidate(s, NULL), MMA_LIMIT_SPARSE_M),
+				      "\n  no document says where tensor memory holds the metadata of "
+				      "64 rows"));
+	if (s->m != 64)
+		check_acc_layout(k, m, TML_DEFAULT, "default");
+	else
 		check_acc_layout(k, m, s->collective ? TML_M64_COLLECTIVE : TML_HALF_LANE,
 				 s->collective ? "m64_collective" : "half_lane");
-	} else {
-		tc_documented(&k->err, MMA_M, tc_got(k, "acc", m->acc), tc_integer_text(k, s->m));
-	}
+}
+
+/* The message says which accumulators the types have. */
+_Noreturn static void refuse_result(struct kern *k, const struct mma_op *m,
+				    const struct mma_shape *s)
+{
+	const char *more = got_operands(k, m), *t = tc_mma_dtype(s->a), *d = tc_mma_dtype(s->d);
+	const struct mma_row *r = candidate(s, NULL);
+
+	if (s->scaled)
+		tc_documented(&k->err, MMA_SCALED_ACC_F32, more, t, d);
+	if (r->kind == MMA_I8)
+		tc_documented(&k->err, MMA_ACC_S32, more, d);
+	if (r->d >> DT_F16 & 1)
+		tc_documented(&k->err, MMA_ACC_F32_F16, more, t, d);
+	tc_documented(&k->err, MMA_ACC_F32, more, t, d);
 }
 
 static void check_dtypes(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
-	const char *more = got_operands(k, m), *t = tc_mma_dtype(s->a), *d = tc_mma_dtype(s->d);
-	bool d_f32 = s->d == DT_F32, d_f16 = s->d == DT_F16;
+	const char *more = got_operands(k, m), *t = tc_mma_dtype(s->a);
+	const unsigned types = MMA_TYPES | MMA_WIDTHS;
 
-	if (is_float32(s->a) || s->a == DT_BF16) {
-		if (s->scaled)
-			tc_documented(&k->err, MMA_NO_SCALING, more, t);
-		if (!d_f32)
-			tc_documented(&k->err, MMA_ACC_F32, more, t, d);
-	} else if (s->a == DT_F16) {
-		if (s->scaled)
-			tc_documented(&k->err, MMA_NO_SCALING, more, t);
-		if (!d_f32 && !d_f16)
-			tc_documented(&k->err, MMA_ACC_F32_F16, more, t, d);
-	} else if (is_narrow_float(s->a) && s->a_bits == 8) {
-		if (!s->scaled && !d_f32 && !d_f16)
-			tc_documented(&k->err, MMA_ACC_F32_F16, more, t, d);
-		if (s->scaled && !d_f32)
-			tc_documented(&k->err, MMA_SCALED_ACC_F32, more, t, d);
-	} else if (s->a == DT_E2M1) {
-		if (!s->scaled)
-			tc_documented(&k->err, MMA_ONLY_SCALED, more, t);
-		if (!d_f32)
-			tc_documented(&k->err, MMA_SCALED_ACC_F32, more, t, d);
-	} else if (is_int8(s->a)) {
-		if (s->scaled)
-			tc_documented(&k->err, MMA_NO_SCALING, more, t);
-		if (s->d != DT_I32)
-			tc_documented(&k->err, MMA_ACC_S32, more, d);
-	} else {
+	if (!tc_mma_next(false, s, types, NULL))
 		tc_documented(&k->err, MMA_DTYPE, more, t);
-	}
+	if (!candidate(s, NULL) && s->scaled)
+		tc_documented(&k->err, MMA_NO_SCALING, more, t);
+	if (!candidate(s, NULL))
+		tc_documented(&k->err, MMA_ONLY_SCALED, more, t);
+	if (!tc_mma_next(false, s, types | MMA_SCALING | MMA_RESULT, NULL))
+		refuse_result(k, m, s);
 }
 
 /*
@@ -358,19 +329,18 @@ static const char *with_reason(struct kern *k, const char *more, const struct mm
 static void check_n(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
 	const char *more = tc_got(k, "b", m->b), *n = tc_integer_text(k, s->n);
-	bool integer = s->d == DT_I32;
-	int r = integer ? 16 : 8;
+	const struct mma_row *r = candidate(s, NULL);
+	int ctas = tc_mma_ctas(s);
+	int step = (s->collective ? r->n.two : r->n.one) / ctas,
+	    sparse_step = r->n.sparse_two / ctas;
 
-	if (s->n % r && !(integer && !s->collective && (s->n == 8 || s->n == 24)))
+	if (!tc_mma_takes_n(r, s->collective, s->n * ctas))
 		tc_documented(&k->err, MMA_N_MULTIPLE, more, s->collective ? "2 CTA" : "1 CTA",
-			      integer ? " integer" : "", tc_integer_text(k, r), n);
-	if (s->sparse && s->collective && is_narrow_float(s->a) && s->n % 16)
-		tc_documented(&k->err, MMA_N_SPARSE,
-			      tc_join(k, more,
-				      "\n  the instruction set has 8 in each CTA of a pair, but no "
-				      "known kernel uses it for elements of at most 8 bits"),
-			      "16", n);
-	if (s->collective && s->n > 128 && !tc_mma_pair_in_slices(s))
+			      r->kind == MMA_I8 ? " integer" : "", tc_integer_text(k, step), n);
+	if (s->sparse && s->collective && s->n % sparse_step)
+		tc_documented(&k->err, MMA_N_SPARSE, with_origin(k, more, r, MMA_LIMIT_SPARSE_N),
+			      tc_integer_text(k, sparse_step), n);
+	if (s->collective && s->n * ctas > r->n.most && !tc_mma_pair_in_slices(s))
 		tc_documented(&k->err, MMA_N_COLLECTIVE, with_reason(k, more, s));
 }
 
@@ -382,28 +352,31 @@ static int64_t larger(int64_t a, int64_t b)
 /* The instruction's K and the spans of K-major operands; of sparse ones, Pallas' rule. */
 static void check_k(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
+	const struct mma_row *r = candidate(s, NULL);
 	int64_t a_span = 8 * s->a_swizzle * (s->sparse ? 2 : 1) / s->a_bits;
 	int64_t b_span = 8 * s->b_swizzle / s->b_bits;
-	bool strict = s->sparse;
-	int64_t group = 256 / s->b_bits;
+	bool strict = s->sparse && r->pallas & MMA_LIMIT_SPARSE_K;
+	int64_t group = s->sparse ? r->k_sparse : r->k;
 
 	if (strict || (!s->a_in_tmem && s->a_k_major))
 		group = larger(group, a_span);
 	if (strict || s->b_k_major)
 		group = larger(group, b_span);
-	if (s->sparse)
+	if (strict)
 		group = larger(group, 64);
 	if (s->scaled)
 		group = larger(group, 4 * s->block);
 	if (s->k % group)
-		tc_documented(&k->err, MMA_GROUP, got_operands(k, m), "K",
-			      tc_integer_text(k, group), tc_integer_text(k, s->k));
+		tc_documented(&k->err, MMA_GROUP,
+			      strict ? with_origin(k, got_operands(k, m), r, MMA_LIMIT_SPARSE_K)
+				     : got_operands(k, m),
+			      "K", tc_integer_text(k, group), tc_integer_text(k, s->k));
 }
 
 /* Whole instructions, each of 32 bytes of both operands. */
 static void check_depth(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
-	int64_t step = 256 / s->b_bits;
+	int64_t step = candidate(s, NULL)->k;
 
 	if (!m->depth)
 		return;

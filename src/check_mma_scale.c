@@ -6,30 +6,43 @@ static bool shape_is(const struct ref *r, int64_t rows, int64_t columns)
 	return r->shape[0].size == rows && r->shape[1].size == columns;
 }
 
+/* "16 or 32": the blocks of the instructions for these operands and this type of scales. */
+static const char *blocks_text(struct kern *k, const struct mma_shape *s, unsigned properties)
+{
+	const struct mma_row *r = NULL, *next;
+	const char *text = "";
+	int last = 0;
+
+	for (;;) {
+		next = NULL;
+		while ((r = tc_mma_next(false, s, properties, r)))
+			if (r->block > last && (!next || r->block < next->block))
+				next = r;
+		if (!next)
+			return text;
+		last = next->block;
+		text = tc_join(k, tc_join(k, text, *text ? " or " : ""),
+			       tc_integer_text(k, s->sparse ? 2 * last : last));
+	}
+}
+
 static void check_block(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
-	enum dtype scale = m->a_scale->alloc->dtype;
-	const char *more = tc_got(k, "a_scale", m->a_scale), *t = tc_mma_dtype(scale);
-	int64_t block = s->block, sparse = s->sparse ? 2 : 1;
-	const char *b = tc_integer_text(k, block);
+	const unsigned operands = MMA_TYPES | MMA_WIDTHS | MMA_SCALING,
+		       scale = operands | MMA_SCALE;
+	const char *more = tc_got(k, "a_scale", m->a_scale), *t = tc_mma_dtype(s->scale);
+	const struct mma_row *r = NULL;
+	uint32_t types = 0;
 
-	if (s->a != DT_E2M1) {
-		if (scale != DT_E8M0)
-			tc_documented(&k->err, MMA_SCALE_E8M0, more, t);
-		if (block != 32 * sparse)
-			tc_documented(&k->err, MMA_SCALE_BLOCK, more,
-				      tc_integer_text(k, 32 * sparse), b);
-	} else if (scale == DT_E4M3) {
-		if (block != 16 * sparse)
-			tc_documented(&k->err, MMA_SCALE_BLOCK, more,
-				      tc_integer_text(k, 16 * sparse), b);
-	} else if (scale == DT_E8M0) {
-		if (block != 16 * sparse && block != 32 * sparse)
-			tc_documented(&k->err, MMA_SCALE_BLOCK, more,
-				      s->sparse ? "32 or 64" : "16 or 32", b);
-	} else {
+	while ((r = tc_mma_next(false, s, operands, r)))
+		types |= r->scale;
+	if (!(types >> s->scale & 1) && types >> DT_E4M3 & 1)
 		tc_documented(&k->err, MMA_SCALE_FP4, more, t);
-	}
+	if (!(types >> s->scale & 1))
+		tc_documented(&k->err, MMA_SCALE_E8M0, more, t);
+	if (!tc_mma_next(false, s, scale | MMA_BLOCK, NULL))
+		tc_documented(&k->err, MMA_SCALE_BLOCK, more, blocks_text(k, s, scale),
+			      tc_integer_text(k, s->block));
 }
 
 static void check_scales(struct kern *k, const struct mma_op *m, const struct mma_shape *s)

@@ -101,14 +101,17 @@ static void check_shape(const struct check *x, const struct op *op)
 {
 	const struct mma_op *m = &op->u.mma;
 	int64_t rows = m->acc->shape[0].size, n = m->acc->shape[1].size;
-	bool integer = m->acc->alloc->dtype == DT_I32;
 	const struct op *first = x->first_mma;
+	const struct mma_row *row;
+	struct mma_shape s;
 
-	if (rows % 64)
+	tc_mma_describe(m, &s);
+	row = tc_mma_row(true, &s);
+	if (rows % 64 || !tc_mma_takes_m(row, false, s.sparse, 64))
 		refuse(x, op, 'e', TEXT("M is %lld", (long long)rows), "M = 64, 128, 192 or 256");
-	if (n % 8 || (integer && n % 16 && n != 8 && n != 24))
+	if (!tc_mma_takes_n(row, false, n))
 		refuse(x, op, 'e', TEXT("N is %lld", (long long)n),
-		       integer ? "N = 8, 24, or a multiple of 16" : "a multiple of 8");
+		       TEXT("a multiple of %d%s", row->n.one, row->n.fine ? ", or 8 or 24" : ""));
 	if (rows > 256)
 		refuse(x, op, 'c', TEXT("M is %lld", (long long)rows),
 		       "at most 256 rows: four warpgroups of 64");

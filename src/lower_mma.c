@@ -9,7 +9,6 @@
 static const struct mreg whole;
 
 enum {
-	WIDEST = 256,       /* N of an instruction */
 	SCALES_A_GROUP = 4, /* factors along K that one column holds for each row */
 	SCALE_LANES = 32    /* rows whose factors one column holds */
 };
@@ -87,15 +86,17 @@ void tc_lower_tcgen05_mma(struct low *l, const struct op *op)
 	struct mma x = {.d = {.offset = 0}};
 	int64_t columns = o->acc->shape[1].size;
 	struct mma_step step;
+	int widest;
 
 	tc_mma_describe(o, &x.shape);
+	widest = x.shape.row->n.most;
 	if (o->barrier.barrier)
 		tc_low_phases_before(l, o->barrier.barrier);
 	tc_low_pair_leader(l, o->collective_axis);
 	prepare(l, &x, o);
 	for (step.k = 0; step.k < x.shape.depth; step.k += tc_mma_step_k(&x.shape))
-		for (step.n = 0; step.n < columns; step.n += WIDEST) {
-			step.width = columns - step.n < WIDEST ? columns - step.n : WIDEST;
+		for (step.n = 0; step.n < columns; step.n += widest) {
+			step.width = columns - step.n < widest ? columns - step.n : widest;
 			issue(l, &x, &step);
 		}
 	if (o->barrier.barrier)

@@ -1,5 +1,5 @@
---- Writes docs/reference.md and lua/tcmma/meta.lua from the documentation in the code, and the table of
--- variables in README.md from that of the settings.
+--- Writes docs/reference.md and lua/tcmma/meta.lua from the documentation in the code, the table of
+-- variables in README.md from that of the settings, and that of products in docs/manual.md from src/mma.def.
 --
 -- lua5.4 tools/docs.lua [--check]: with --check nothing is written, and the exit status is 1 when one of
 -- them is not what it would be.  Needs LUA_PATH and LUA_CPATH as `make -s env` prints them.
@@ -8,8 +8,11 @@ local documentation = require "tcmma.documentation"
 local subjects = require "tcmma.subjects"
 local tc = require "tcmma"
 
+local mma = dofile "tools/mma.lua"
+
 local REFERENCE, META, README = "docs/reference.md", "lua/tcmma/meta.lua", "README.md"
-local VARIABLES_BEGIN, VARIABLES_END = "<!-- made by tools/docs.lua -->\n", "<!-- end -->\n"
+local MANUAL, MMA = "docs/manual.md", "src/mma.def"
+local TABLE_BEGIN, TABLE_END = "<!-- made by tools/docs.lua -->\n", "<!-- end -->\n"
 
 --- {owner = {class = entry?, functions = {entry...}}}, and the owners in order.
 local function group(all)
@@ -215,25 +218,34 @@ local function read(path)
   return text
 end
 
---- README with the table of variables between its two marks.
+--- The text of a file with these lines between its two marks.
+local function with_table(path, lines)
+  local text = assert(read(path))
+  local _, first = text:find(TABLE_BEGIN, 1, true)
+  local last = text:find(TABLE_END, 1, true)
+  assert(first and last, path .. " lacks the marks of its table")
+  return text:sub(1, first) .. table.concat(lines, "\n") .. "\n" .. text:sub(last)
+end
+
 local function readme()
-  local text = assert(read(README))
-  local _, first = text:find(VARIABLES_BEGIN, 1, true)
-  local last = text:find(VARIABLES_END, 1, true)
-  assert(first and last, "README.md lacks the marks of the table of variables")
   local rows = { "| variable | `tc.config` | default | meaning |", "|---|---|---|---|" }
   for _, s in ipairs(tc.settings()) do
     rows[#rows + 1] = ("| `%s` | `%s` | %s | %s |"):format(s.variable, s.field,
       s.default and "`" .. s.default .. "`" or "", s.doc)
   end
-  return text:sub(1, first) .. table.concat(rows, "\n") .. "\n" .. text:sub(last)
+  return with_table(README, rows)
+end
+
+local function manual()
+  return with_table(MANUAL, mma.manual(mma.rows(assert(read(MMA))), function(t) return tc[t].name end))
 end
 
 local function main(check)
   local all = documentation.all()
   local groups, owners = group(all)
   local stale = false
-  local made = { [REFERENCE] = reference(all, groups, owners), [META] = meta(groups, owners), [README] = readme() }
+  local made = { [REFERENCE] = reference(all, groups, owners), [META] = meta(groups, owners), [README] = readme(),
+    [MANUAL] = manual() }
   for path, text in pairs(made) do
     if read(path) == text then goto continue end
     if check then
