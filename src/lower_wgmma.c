@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lower_wgmma.h"
+#include "mma_shape.h"
 
 enum {
 	METADATA_ENTRIES = 32, /* for each register: of 64 rows a warpgroup holds as many */
@@ -407,7 +408,7 @@ static void multiply(struct low *l, const struct mma_op *o, struct mreg *d, int6
 }
 
 /*
- * Columns of an instruction: at most 256, and as few instructions as the assembler can
+ * Columns of an instruction: at most what it takes, and as few instructions as the assembler can
  * give registers to, which it does before setmaxnreg adds any.  Where columns of B lie side by
  * side, in panels, an instruction steps through panels from its first column on: none but the
  * first of a panel.  There are always registers for one of 64 columns, the widest.
@@ -415,13 +416,16 @@ static void multiply(struct low *l, const struct mma_op *o, struct mreg *d, int6
 static int64_t columns_at_once(const struct low *l, const struct mma_op *o,
 			       const struct smem_operand *b)
 {
-	enum dtype acc = o->acc->alloc->dtype;
-	int64_t n = o->acc->shape[1].size, pieces;
-	int64_t granule = !b->k_major ? b->layout.panel_columns : acc == DT_I32 ? 16 : 8;
+	const struct mma_row *row;
+	struct mma_shape s;
+	int64_t n = o->acc->shape[1].size, pieces, granule;
 	int64_t most = (int64_t)(tc_launched_registers(l->c) - TC_MMA_REGISTERS) * 64 /
-		       tc_dtypes[acc].bits;
+		       tc_dtypes[o->acc->alloc->dtype].bits;
 
-	most = most > 256 ? 256 : most;
+	tc_mma_describe(o, &s);
+	row = tc_mma_row(true, &s);
+	granule = b->k_major ? row->n.one : b->layout.panel_columns;
+	most = most > row->n.most ? row->n.most : most;
 	if (n <= most)
 		return n;
 	most = most / granule * granule;
