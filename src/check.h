@@ -99,8 +99,7 @@ enum mma_kind {
 enum mma_limit {
 	MMA_LIMIT_SPARSE_M = 1,
 	MMA_LIMIT_SPARSE_N = 2,
-	MMA_LIMIT_SPARSE_K = 4,
-	MMA_LIMIT_PAIR_TMEM_A = 8
+	MMA_LIMIT_SPARSE_K = 4
 };
 struct mma_row {
 	enum mma_kind kind;

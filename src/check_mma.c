@@ -269,11 +269,11 @@ static void check_m(struct kern *k, const struct mma_op *m, const struct mma_sha
 	if (!takes_m(s, false))
 		tc_documented(&k->err, MMA_M, tc_got(k, "acc", m->acc), tc_integer_text(k, s->m));
 	if (s->sparse && !takes_m(s, true))
-		tc_documented(&k->err, MMA_SPARSE_M64,
-			      tc_join(k,
-				      with_origin(k, more, candidate(s, NULL), MMA_LIMIT_SPARSE_M),
-				      "\n  no document says where tensor memory holds the metadata of "
-				      "64 rows"));
+		tc_documented(
+			&k->err, MMA_SPARSE_M64,
+			tc_join(k, with_origin(k, more, candidate(s, NULL), MMA_LIMIT_SPARSE_M),
+				"\n  no document says where tensor memory holds the metadata of "
+				"64 rows"));
 	if (s->m != 64)
 		check_acc_layout(k, m, TML_DEFAULT, "default");
 	else

@@ -4,20 +4,19 @@
 
 #include <string.h>
 
-#define D(t)        (UINT32_C(1) << DT_##t)
-#define FP8         (D(E4M3) | D(E5M2))
-#define FP6         (D(E2M3) | D(E3M2))
-#define FP4         D(E2M1)
-#define TCGEN05     false
-#define WGMMA       true
-#define M64         1u
-#define M128        2u
-#define M256        4u
-#define SPARSE_M    MMA_LIMIT_SPARSE_M
-#define SPARSE_N    MMA_LIMIT_SPARSE_N
-#define SPARSE_K    MMA_LIMIT_SPARSE_K
-#define PAIR_N      MMA_LIMIT_PAIR_N
-#define PAIR_TMEM_A MMA_LIMIT_PAIR_TMEM_A
+#define D(t)     (UINT32_C(1) << DT_##t)
+#define FP8      (D(E4M3) | D(E5M2))
+#define FP6      (D(E2M3) | D(E3M2))
+#define FP4      D(E2M1)
+#define TCGEN05  false
+#define WGMMA    true
+#define M64      1u
+#define M128     2u
+#define M256     4u
+#define SPARSE_M MMA_LIMIT_SPARSE_M
+#define SPARSE_N MMA_LIMIT_SPARSE_N
+#define SPARSE_K MMA_LIMIT_SPARSE_K
+#define PAIR_N   MMA_LIMIT_PAIR_N
 #define ROWS(...)                                                                                  \
 	{                                                                                          \
 		__VA_ARGS__                                                                        \
