@@ -59,6 +59,15 @@ describe("Loads and stores refuse", function()
   end)
 end)
 
+describe("A store with a barrier refuses", function()
+  refuses("a group of them", "Expected a single barrier, got a barrier reference with shape (2,)", function()
+    local tile, group = tc.smem({ 64, 64 }, tc.f32), tc.barrier{ num_barriers = 2 }
+    local peer, value = tc.cluster_ref(tile, 0), tc.full({ 64, 64 }, 0, tc.f32)
+    return function() peer:store(value, { barrier = group }) end,
+      function() peer:store(value, { barrier = group[1] }) end
+  end, options)
+end)
+
 describe("tc.axis_index refuses", function()
   refuses("an unknown axis",
     "Axis q does not refer to a GPU mesh axis (available axes: ('y', 'x', 'c')) or a JAX mesh axis (available axes: ())",

@@ -75,6 +75,10 @@ static void check_counted_store(struct kern *k, struct store_op *s)
 		tc_fail(&k->err, "The barrier of a store is a tc.barrier, not a reference to "
 				 "another CTA's or a tc.cluster_barrier: it is the one of the CTA "
 				 "that the store goes to");
+	if (s->barrier.barrier->num_barriers > 1 && !s->barrier.index)
+		tc_documented(
+			&k->err, STORE_BARRIER, "",
+			tc_arena_printf(&k->arena, "(%d,)", s->barrier.barrier->num_barriers));
 	tc_check_single_barrier(k, &s->barrier);
 	s->barrier.cluster_rank = s->ref->cluster_rank;
 }

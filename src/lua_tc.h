@@ -95,8 +95,8 @@ int tc_argerror(lua_State *L, int arg, const char *fmt, ...) __attribute__((form
 int tc_raise(lua_State *L, struct err *e);
 /* Runs fn(arg) under e, with e->pos set to the user's line, and raises on failure. */
 void tc_call(lua_State *L, struct err *e, void (*fn)(void *), void *arg);
-/* A documented message (errors.def) that needs no kernel, at the user's position: text[0] are further
- * lines, the others the words of the message. */
+/* A documented message (errors.def) that needs no kernel, at the user's position: text[0] are
+ * further lines, the others the words of the message. */
 int tc_raise_documented(lua_State *L, enum tc_error id, const char *const *text);
 #define tc_documented_error(L, id, ...)                                                            \
 	tc_raise_documented(L, ERROR_##id, (const char *const[]){__VA_ARGS__, NULL})

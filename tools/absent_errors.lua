@@ -328,7 +328,6 @@ return {
   },
   {
     why = "ref:store with a barrier has rules of its own (a store into the SMEM of another CTA), and messages of its own",
-    "Expected a single barrier, got a barrier reference with shape {s}",
     "Scalars are not supported in async_store_smem",
     "async_store_smem requires a tiled and swizzled ref",
     "Transfer is not a multiple of 128 bytes",
