@@ -149,8 +149,18 @@ static bool apply(enum scalar_op op, const int64_t *x, int64_t *value)
 	}
 }
 
+static bool counter_in(const struct turn *t, const struct op *loop, int64_t *value)
+{
+	for (int i = 0; i < t->loops; i++)
+		if (t->loop[i] == loop) {
+			*value = t->counter[i];
+			return true;
+		}
+	return false;
+}
+
 /* Nodes are shared: after `budget` of them the answer is that it is not known. */
-static bool value_at(const struct kern *k, const struct val *v, const int *position, int *budget,
+static bool value_in(const struct kern *k, const struct val *v, const struct turn *t, int *budget,
 		     int64_t *value)
 {
 	int64_t x[3] = {0};
@@ -161,13 +171,15 @@ static bool value_at(const struct kern *k, const struct val *v, const int *posit
 	if (tc_val_is_const(v, value))
 		return true;
 	if (v->kind == VAL_AXIS && v->axis >= k->grid_rank) {
-		*value = position[v->axis - k->grid_rank];
+		*value = t->position[v->axis - k->grid_rank];
 		return *value >= 0;
 	}
+	if (v->kind == VAL_INDEX)
+		return counter_in(t, v->def, value);
 	if (v->kind != VAL_EXPR)
 		return false;
 	for (int i = 0; i < 3 && v->arg[i]; i++)
-		known[i] = value_at(k, v->arg[i], position, budget, &x[i]);
+		known[i] = value_in(k, v->arg[i], t, budget, &x[i]);
 	if (v->op == SO_LAND || v->op == SO_LOR) {
 		bool decides = v->op == SO_LOR; /* one operand of this value is enough */
 
@@ -183,11 +195,34 @@ static bool value_at(const struct kern *k, const struct val *v, const int *posit
 	return known[0] && known[1] && apply(v->op, x, value);
 }
 
-bool tc_val_at(const struct kern *k, const struct val *v, const int *position, int64_t *value)
+bool tc_val_in(const struct kern *k, const struct val *v, const struct turn *t, int64_t *value)
 {
 	int budget = 1000;
 
-	return v && value_at(k, v, position, &budget, value);
+	return v && value_in(k, v, t, &budget, value);
+}
+
+bool tc_val_at(const struct kern *k, const struct val *v, const int *position, int64_t *value)
+{
+	struct turn t = {.position = position};
+
+	return tc_val_in(k, v, &t, value);
+}
+
+bool tc_next_position(const struct kern *k, int *position)
+{
+	for (int i = k->cluster_rank; i-- > 0;) {
+		if (++position[i] < k->cluster[i])
+			return true;
+		position[i] = 0;
+	}
+	return false;
+}
+
+void tc_position_of(const struct kern *k, int rank, int *position)
+{
+	for (int i = 0; i < k->cluster_rank; i++)
+		position[i] = rank / tc_cluster_stride(k, i) % (int)k->cluster[i];
 }
 
 /* ---- multicast copies ------------------------------------------------------------------------ */

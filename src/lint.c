@@ -444,8 +444,9 @@ static void look_at(void *arg, const struct site *site)
 	struct kern *k = n->low.c->kern;
 	const struct barrier *b = tc_site_arrives(site->op);
 
-	if (site->times.constant > 0)
-		look_at_accesses(n, site);
+	if (site->times.constant <= 0)
+		return;
+	look_at_accesses(n, site);
 	/* What is left out may wait: for a second turn, say, where there is one. */
 	if (b && k->finished && !k->leaves_out && !n->awaited[b->id])
 		add(n, site, LINT_ARRIVAL_NOT_AWAITED,

@@ -89,6 +89,18 @@ bool tc_val_along(struct kern *k, const struct val *v, unsigned axes);
  * known.
  */
 bool tc_val_at(const struct kern *k, const struct val *v, const int *position, int64_t *value);
+/* The same where the counters of some ranges are known, too. */
+#define TURN_MAX_LOOPS 16
+struct turn {
+	const int *position;
+	int loops;
+	const struct op *loop[TURN_MAX_LOOPS];
+	int64_t counter[TURN_MAX_LOOPS];
+};
+bool tc_val_in(const struct kern *k, const struct val *v, const struct turn *t, int64_t *value);
+/* The indices of the CTA of that rank; those of the next one, false: it was the last. */
+void tc_position_of(const struct kern *k, int rank, int *position);
+bool tc_next_position(const struct kern *k, int *position);
 const char *tc_axes_text(struct kern *k, unsigned axes); /* "x", {"y", "x"} */
 /* A multicast tile in `columns` times `rows` pieces, one for each CTA; false: it does not fall
  * apart. */

@@ -288,6 +288,8 @@ static bool is_tensor_core(const struct op *o)
 	case OP_WAIT_LOAD_TMEM:
 	case OP_COMMIT_TMEM:
 		return true;
+	case OP_BARRIER_ARRIVE: /* what it has waited for, it may tell others of */
+		return o->u.arrive.barrier.barrier->orders_tensor_core;
 	default:
 		return false;
 	}

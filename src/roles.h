@@ -15,7 +15,7 @@ struct role_plan {
 	int class_id, clones;     /* sm_90a: roles of one class run as one program */
 	struct class_plan *class; /* NULL: a role for itself */
 	int first_warp, warps, threads; /* warps and threads: of one clone */
-	bool tensor_core;               /* has tcgen05 ops: every wait is followed by the fence */
+	bool tensor_core;  /* orders tcgen05 ops: every wait is followed by the fence */
 	int named_barrier; /* 1..15; 0: one warp, bar.warp.sync; clone i has the i-th from here */
 	int class_barrier; /* of all clones; that of the role where there is one clone */
 	int parity_words;  /* registers of phase bits */

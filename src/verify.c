@@ -41,10 +41,12 @@ static void walk_range(const struct walk *w, const struct op *o, struct times in
 {
 	int64_t n = tc_range_trips(&o->u.range);
 
-	if (n >= 0)
-		inner.constant *= n;
-	else
+	if (n < 0)
 		add_loop(&inner, o);
+	else if (inner.constant && n > VERIFY_MOST_TIMES / inner.constant)
+		inner.unsure = true;
+	else
+		inner.constant *= n;
 	walk_scope(w, o->u.range.body, &inner);
 }
 

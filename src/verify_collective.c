@@ -104,69 +104,169 @@ static unsigned tracked_axes(const struct sites *s, const struct barrier *b)
 	return 0;
 }
 
-static void check_tracked(const struct sites *s, const struct barrier *b)
+/* The CTAs behind the first one along the axes. */
+static bool is_behind_first(const int *position, unsigned axes)
+{
+	for (int i = 0; axes >> i; i++)
+		if (axes >> i & 1 && position[i] > 0)
+			return true;
+	return false;
+}
+
+static bool is_tracked(const struct op *o)
+{
+	return tc_site_arrives(o)->leader_tracked ||
+	       (o->kind == OP_COPY_GMEM_TO_SMEM && o->u.copy.leader_tracked);
+}
+
+/* The CTA, which is not the first one, may get the arrival. */
+static bool may_arrive_at(const struct kern *k, const struct op *o, const int *position)
+{
+	return !is_tracked(o) && (tc_site_is_remote(o) || tc_arrival_at(k, o, position) != NEVER);
+}
+
+static bool any_arrives_at(const struct sites *s, const struct barrier *b, const int *position)
+{
+	for (int i = 0; i < s->count; i++)
+		if (tc_site_arrives(s->item[i].op) == b &&
+		    may_arrive_at(s->kern, s->item[i].op, position))
+			return true;
+	return false;
+}
+
+static bool any_waits_at(const struct sites *s, const struct barrier *b, const int *position)
+{
+	for (int i = 0; i < s->count; i++)
+		if (tc_site_waits(s->item[i].op) == b &&
+		    tc_presence_at(s->kern, s->item[i].op, position) != NEVER)
+			return true;
+	return false;
+}
+
+static void check_tracked_at(const struct sites *s, const struct barrier *b, unsigned axes,
+			     const int *position)
 {
 	struct kern *k = s->kern;
-	unsigned axes = tracked_axes(s, b);
+	bool arrives = any_arrives_at(s, b, position), waits = any_waits_at(s, b, position);
 
-	if (!axes || tc_cluster_size(k, axes) < 2)
-		return;
 	for (int i = 0; i < s->count; i++) {
-		const struct op *o = s->item[i].op;
+		const struct site *site = &s->item[i];
+		const struct op *o = site->op;
 
-		if (is_copy_on(o, b) && !o->u.copy.leader_tracked)
+		if (site->times.constant <= 0)
+			continue;
+		if (is_copy_on(o, b) && !o->u.copy.leader_tracked && !waits &&
+		    tc_presence_at(k, o, position) != NEVER)
 			tc_documented_at(&k->err, o->pos, LEADER_MIXED, "", tc_barrier_text(k, b));
-		if (tc_site_waits(o) == b &&
-		    (!tc_stands_apart(k, o, axes) || leaves_out_first(k, o, __builtin_ctz(axes))))
+		if (tc_site_waits(o) == b && !arrives && !o->u.wait.parity &&
+		    tc_presence_at(k, o, position) == ALWAYS)
 			tc_documented_at(&k->err, o->pos, LEADER_WAIT, "", tc_axes_text(k, axes),
 					 tc_barrier_text(k, b));
 	}
 }
 
+static void check_tracked(const struct sites *s, const struct barrier *b)
+{
+	unsigned axes = tracked_axes(s, b);
+	int position[TC_MAX_RANK] = {0};
+
+	if (!axes || tc_cluster_size(s->kern, axes) < 2)
+		return;
+	do
+		if (is_behind_first(position, axes))
+			check_tracked_at(s, b, axes, position);
+	while (tc_next_position(s->kern, position));
+}
+
 /* ---- what both CTAs read and write -------------------------------------------------------------
  */
 
-/* The role has waited for something that tells of both CTAs. */
-static bool has_waited(const struct sites *s, const struct site *reader, unsigned axes)
+static bool none_too_early(const struct telling *t, const struct site *copy)
 {
-	bool *informed = tc_arena_alloc(&s->kern->arena, (size_t)s->kern->barriers.count + 1);
-
-	tc_mark_informed(s, axes, BY_THREADS, informed);
-	for (int i = 0; i < s->count; i++) {
-		const struct barrier *b = tc_site_waits(s->item[i].op);
-
-		if (b && informed[b->id] && s->item[i].role == reader->role &&
-		    tc_may_follow(&s->item[i], reader))
-			return true;
-	}
+	(void)t;
+	(void)copy;
 	return false;
 }
 
-/* A copy of each CTA, for itself, into what the tensor core reads. */
-static const struct op *own_copy(const struct sites *s, const struct ref *operand)
+/* In the first CTA of each pair, which issues the op, its role may have heard of both. */
+static bool is_told(struct telling *t, const struct site *issuer, int axis)
 {
-	for (int i = 0; i < s->count; i++) {
-		const struct op *o = s->item[i].op;
+	const struct kern *k = t->sites->kern;
+	int position[TC_MAX_RANK];
 
-		if (o->kind == OP_COPY_GMEM_TO_SMEM && !o->u.copy.leader_tracked &&
-		    o->u.copy.dst->alloc == operand->alloc)
-			return o;
+	t->by = BY_THREADS;
+	tc_tell(t);
+	for (int rank = 0; rank < t->ctas; rank++) {
+		tc_position_of(k, rank, position);
+		if (!position[axis] && tc_presence_at(k, issuer->op, position) != NEVER &&
+		    !tc_is_told(t, issuer, rank, 1u << axis))
+			return false;
 	}
-	return NULL;
+	return true;
+}
+
+/* A copy of each CTA, for itself, into what the tensor core reads. */
+static bool is_own_copy(const struct op *o, const struct alloc *operand)
+{
+	return o->kind == OP_COPY_GMEM_TO_SMEM && !o->u.copy.leader_tracked &&
+	       o->u.copy.dst->alloc == operand;
+}
+
+static bool copies_operand(const struct telling *t, const struct site *a)
+{
+	return is_own_copy(a->op, t->subject);
+}
+
+/* How an operand gets there: by copies of each CTA for itself alone, or otherwise, too. */
+struct filling {
+	const struct alloc *operand;
+	const struct op *copy;
+	bool otherwise;
+};
+
+static const struct ref *written_by_threads(const struct op *o)
+{
+	switch (o->kind) {
+	case OP_STORE:
+	case OP_ATOMIC:
+		return o->u.store.ref;
+	case OP_STORE_SCALAR:
+	case OP_ATOMIC_SCALAR:
+		return o->u.store_scalar.ref;
+	default:
+		return NULL;
+	}
+}
+
+static void note_filling(void *arg, const struct site *site)
+{
+	struct filling *f = arg;
+	const struct op *o = site->op;
+	const struct ref *written = written_by_threads(o);
+
+	if (is_own_copy(o, f->operand))
+		f->copy = f->copy ? f->copy : o;
+	else if ((written && written->alloc == f->operand) ||
+		 (o->kind == OP_COPY_GMEM_TO_SMEM && o->u.copy.dst->alloc == f->operand))
+		f->otherwise = true;
 }
 
 static void check_operand(const struct sites *s, const struct site *reader, const char *op,
 			  const char *name, const struct ref *operand, int axis)
 {
 	struct kern *k = s->kern;
-	unsigned axes = 1u << axis;
-	const struct op *copy = own_copy(s, operand);
+	struct filling f = {.operand = operand->alloc, .otherwise = operand->alloc->alias};
+	struct telling t = {.sites = s,
+			    .is_origin = copies_operand,
+			    .tells_nothing = copies_operand,
+			    .subject = operand->alloc};
 
-	if (copy && !has_waited(s, reader, axes))
+	tc_verify_walk(k, note_filling, &f);
+	if (f.copy && !f.otherwise && !is_told(&t, reader, axis))
 		tc_documented_at(&k->err, reader->op->pos, PAIR_OPERAND,
 				 tc_arena_printf(&k->arena, "\n  it is copied at %s",
-						 tc_pos_text(k, copy->pos)),
-				 op, name, tc_axes_text(k, axes));
+						 tc_pos_text(k, f.copy->pos)),
+				 op, name, tc_axes_text(k, 1u << axis));
 }
 
 static void check_operands(const struct sites *s, const struct site *reader)
@@ -182,12 +282,114 @@ static void check_operands(const struct sites *s, const struct site *reader)
 	}
 }
 
-static bool overwrites(const struct mma_op *m)
+/* ---- accumulators that are used again -------------------------------------------------------- */
+
+/* How often, for sure, an op overwrites or reads one slot of an accumulator. */
+struct uses {
+	const struct kern *kern;
+	const struct ref *acc;
+	const struct mma_op *mma; /* NULL: it reads */
+	bool any, known;          /* every turn */
+	struct box first;
+	int64_t count;
+};
+
+static bool note_use(void *arg, const struct turn *t)
 {
-	return !m->accumulate_const || !m->accumulate_value;
+	struct uses *u = arg;
+	int64_t accumulate = u->mma && u->mma->accumulate_const && u->mma->accumulate_value;
+	struct box b;
+
+	if (u->mma && !u->mma->accumulate_const &&
+	    !(u->mma->accumulate && tc_val_in(u->kern, u->mma->accumulate, t, &accumulate)))
+		u->known = false;
+	if (!tc_box_in(u->kern, u->acc, t, &b))
+		u->known = false;
+	if (!u->known || accumulate)
+		return !u->known;
+	if (!u->any)
+		u->first = b;
+	u->any = true;
+	u->count += tc_boxes_meet(&u->first, &b);
+	return false;
 }
 
-/* A load of the accumulator that may come before, around a common loop or earlier in the text. */
+static int64_t uses_of(const struct kern *k, const struct op *o, const int *position,
+		       const struct box *slot, struct box *first)
+{
+	struct uses u = {.kern = k,
+			 .acc = o->kind == OP_MMA ? o->u.mma.acc : o->u.load.ref,
+			 .mma = o->kind == OP_MMA ? &o->u.mma : NULL,
+			 .known = true};
+
+	if (slot) {
+		u.any = true;
+		u.first = *slot;
+	}
+	u.known = tc_each_turn(k, o, position, note_use, &u) == ALL_TURNS && u.known;
+	*first = u.first;
+	return u.known ? u.count : 0;
+}
+
+/* Completes a phase behind each turn of what is around the MMA: its own barrier, or a commit. */
+static bool completes(const struct site *mma, const struct site *arrival)
+{
+	return arrival->op == mma->op ||
+	       (arrival->op->kind == OP_COMMIT_ARRIVE && arrival->role == mma->role &&
+		arrival->op->id > mma->op->id &&
+		tc_scope_encloses(arrival->op->scope, mma->op->scope));
+}
+
+static bool is_once(const struct times *a, const struct times *b)
+{
+	return !a->loops && !b->loops && !a->unsure && !b->unsure && a->constant == b->constant;
+}
+
+/*
+ * The only arrival on the barrier of the wait just before the load, executed as often as these:
+ * the load in turn i reads what was complete in turn i.
+ */
+static bool follows_each(const struct sites *s, const struct site *mma, const struct site *wait,
+			 const struct site *load)
+{
+	const struct barrier *b = tc_site_waits(wait->op);
+	const struct site *arrival = NULL;
+
+	if (wait->role != load->role || wait->op->scope != load->op->scope ||
+	    wait->op->id > load->op->id || wait->op->u.wait.parity)
+		return false;
+	for (int i = 0; i < s->count; i++) {
+		const struct site *a = &s->item[i];
+
+		if (tc_site_waits(a->op) == b && a->role == wait->role && a != wait)
+			return false;
+		if (tc_site_arrives(a->op) != b)
+			continue;
+		if (arrival)
+			return false;
+		arrival = a;
+	}
+	return arrival && completes(mma, arrival) && b->num_arrivals == 1 &&
+	       is_once(&arrival->times, &wait->times) && is_once(&wait->times, &load->times);
+}
+
+/* The load is sure to read each of what the MMA overwrites, in between. */
+static bool is_read_between(const struct sites *s, const struct site *mma, const struct site *load)
+{
+	int position[TC_MAX_RANK] = {0};
+	struct box slot, same;
+	bool follows = false;
+	int64_t written;
+
+	for (int i = 0; i < s->count && !follows; i++)
+		follows = tc_site_waits(s->item[i].op) && follows_each(s, mma, &s->item[i], load);
+	if (!follows)
+		return false;
+	written = uses_of(s->kern, mma->op, position, NULL, &slot);
+	return written > 1 && written == uses_of(s->kern, load->op, position, &slot, &same);
+}
+
+/* A load that reads the accumulator each time before it is overwritten. */
 static const struct site *reader_of(const struct sites *s, const struct site *mma)
 {
 	for (int i = 0; i < s->count; i++) {
@@ -195,10 +397,17 @@ static const struct site *reader_of(const struct sites *s, const struct site *mm
 
 		if (o->kind == OP_ASYNC_LOAD_TMEM &&
 		    o->u.load.ref->alloc == mma->op->u.mma.acc->alloc &&
-		    tc_may_follow(&s->item[i], mma))
+		    is_read_between(s, mma, &s->item[i]))
 			return &s->item[i];
 	}
 	return NULL;
+}
+
+static bool tells_of_read(const struct telling *t, const struct site *a)
+{
+	const struct site *reader = t->subject;
+
+	return a->role == reader->role && tc_may_follow(reader, a);
 }
 
 static bool role_awaits(const struct sites *s, const struct site *mma, const struct barrier *b)
@@ -237,14 +446,16 @@ static const char *release_text(const struct sites *s, const struct site *mma,
 static void check_accumulator(const struct sites *s, const struct site *mma)
 {
 	struct kern *k = s->kern;
-	const struct mma_op *m = &mma->op->u.mma;
+	int axis = mma->op->u.mma.collective_axis;
 	const struct site *reader = reader_of(s, mma);
-	unsigned axes = 1u << m->collective_axis;
+	struct telling t = {.sites = s,
+			    .is_origin = tells_of_read,
+			    .tells_nothing = none_too_early,
+			    .subject = reader};
 
-	if (!overwrites(m) || !reader || has_waited(s, mma, axes))
-		return;
-	tc_documented_at(&k->err, mma->op->pos, PAIR_ACC_RELEASE, release_text(s, mma, reader),
-			 tc_axes_text(k, axes));
+	if (reader && !is_told(&t, mma, axis))
+		tc_documented_at(&k->err, mma->op->pos, PAIR_ACC_RELEASE,
+				 release_text(s, mma, reader), tc_axes_text(k, 1u << axis));
 }
 
 void tc_verify_collective(const struct sites *s)

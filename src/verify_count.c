@@ -15,8 +15,7 @@ static bool same_value(const struct val *a, const struct val *b)
 	return tc_val_is_const(a, &x) && tc_val_is_const(b, &y) && x == y;
 }
 
-/* Loops that run equally often: the same one, or ranges of equal bounds. */
-static bool same_loop(const struct op *a, const struct op *b)
+bool tc_same_loop(const struct op *a, const struct op *b)
 {
 	const struct range_op *p = &a->u.range, *q = &b->u.range;
 
@@ -26,13 +25,31 @@ static bool same_loop(const struct op *a, const struct op *b)
 	       same_value(p->hi, q->hi) && same_value(p->step, q->step);
 }
 
-static bool same_loops(const struct times *a, const struct times *b)
+bool tc_same_loops(const struct times *a, const struct times *b)
 {
 	if (a->unsure || b->unsure || a->loops != b->loops)
 		return false;
 	for (int i = 0; i < a->loops; i++)
-		if (!same_loop(a->loop[i], b->loop[i]))
+		if (!tc_same_loop(a->loop[i], b->loop[i]))
 			return false;
+	return true;
+}
+
+/* Which loop of one function stands for which of the other. */
+struct pairing {
+	int budget, count;
+	const struct op *of_a[VERIFY_MAX_LOOPS], *of_b[VERIFY_MAX_LOOPS];
+};
+
+static bool pair_up(struct pairing *p, const struct op *a, const struct op *b)
+{
+	for (int i = 0; i < p->count; i++)
+		if (p->of_a[i] == a || p->of_b[i] == b)
+			return p->of_a[i] == a && p->of_b[i] == b;
+	if (p->count == VERIFY_MAX_LOOPS || !tc_same_loop(a, b))
+		return false;
+	p->of_a[p->count] = a;
+	p->of_b[p->count++] = b;
 	return true;
 }
 
@@ -40,27 +57,29 @@ static bool same_loops(const struct times *a, const struct times *b)
  * Equal values, or equal functions of the counters of loops that run equally often.  The graphs
  * share nodes: after `budget` of them the answer is no, which only leaves a question unasked.
  */
-static bool same_function(const struct val *a, const struct val *b, int *budget)
+static bool same_function(const struct val *a, const struct val *b, struct pairing *p)
 {
-	if (same_value(a, b))
-		return true;
-	if (!a || !b || a->kind != b->kind || --*budget < 0)
+	if (!a || !b || a->kind == VAL_CONST || b->kind == VAL_CONST)
+		return same_value(a, b);
+	if (a->kind != b->kind || --p->budget < 0)
 		return false;
 	if (a->kind == VAL_INDEX)
-		return same_loop(a->def, b->def);
-	if (a->kind != VAL_EXPR || a->op != b->op)
+		return pair_up(p, a->def, b->def);
+	if (a->kind != VAL_EXPR)
+		return a == b;
+	if (a->op != b->op)
 		return false;
 	for (int i = 0; i < 3; i++)
-		if ((a->arg[i] || b->arg[i]) && !same_function(a->arg[i], b->arg[i], budget))
+		if ((a->arg[i] || b->arg[i]) && !same_function(a->arg[i], b->arg[i], p))
 			return false;
 	return true;
 }
 
 static bool same_index(const struct val *a, const struct val *b)
 {
-	int budget = 1000;
+	struct pairing p = {.budget = 1000};
 
-	return same_function(a, b, &budget);
+	return same_function(a, b, &p);
 }
 
 /* Executions of several sites in one set of loops, least and most. */
@@ -80,7 +99,7 @@ static void add(struct count *c, const struct site *site)
 
 	c->one_slot = !c->sites || (c->one_slot && same_index(c->index, index));
 	c->index = index;
-	if (c->loops && !same_loops(c->loops, &site->times))
+	if (c->loops && !tc_same_loops(c->loops, &site->times))
 		c->comparable = false;
 	c->loops = c->loops ? c->loops : &site->times;
 	if (site->times.unsure)
@@ -123,44 +142,67 @@ static const char *count_text(struct kern *k, const struct count *arrivals,
 			       arrivals->loops->loops ? " in each iteration" : "");
 }
 
-/*
- * One role's waits against all arrivals.  A phase of each slot may be left over at the end, as
- * after the last release of a ring; of copies, none may.  Whether too many arrive is only asked
- * where all name one slot by equal expressions: other roles may wait for other slots.
- */
-static void check_role_counts(const struct sites *s, const struct barrier *b,
-			      const struct role *role, const struct count *arrivals)
+static struct count count_waits(const struct sites *s, const struct barrier *b,
+				const struct role *role, const struct op **first)
 {
-	struct kern *k = s->kern;
-	struct count waits = {.comparable = true};
-	const struct op *first = NULL;
-	int64_t left;
+	struct count c = {.comparable = true};
 
+	*first = NULL;
 	for (int i = 0; i < s->count; i++) {
 		const struct site *w = &s->item[i];
 
 		if (tc_site_waits(w->op) != b || w->role != role)
 			continue;
 		if (w->op->u.wait.parity)
-			return;
-		first = first ? first : w->op;
-		add(&waits, w);
+			c.comparable = false;
+		*first = *first ? *first : w->op;
+		add(&c, w);
 	}
-	if (!first || !waits.comparable || !arrivals->comparable ||
-	    !same_loops(arrivals->loops, waits.loops))
-		return;
-	if (arrivals->most < b->num_arrivals * waits.least)
-		tc_documented_at(&k->err, first->pos, TOO_FEW_ARRIVALS, where_text(s),
-				 tc_barrier_text(k, b), tc_integer_text(k, b->num_arrivals),
-				 count_text(k, arrivals, &waits));
-	if (!arrivals->one_slot || !waits.one_slot || !same_index(arrivals->index, waits.index))
-		return;
-	left = arrivals->least - b->num_arrivals * waits.most;
-	if (left >
-	    (arrivals->loops->loops || only_copies(s, b) ? 0 : b->num_arrivals * b->num_barriers))
+	return c;
+}
+
+/*
+ * The role leaves copies behind that nobody has waited for.  This is only asked where all name one
+ * slot by equal expressions: it may wait for other slots than those that they are made to.
+ */
+static bool leaves_copies(const struct barrier *b, const struct count *arrivals,
+			  const struct count *waits)
+{
+	return waits->comparable && tc_same_loops(arrivals->loops, waits->loops) &&
+	       arrivals->one_slot && waits->one_slot && same_index(arrivals->index, waits->index) &&
+	       arrivals->least > b->num_arrivals * waits->most;
+}
+
+/*
+ * Each role's waits against all arrivals.  Phases may be left over at the end, as after the last
+ * release of a ring, and a role may stop to wait; of copies, some role waits for all.
+ */
+static void check_counts(const struct sites *s, const struct barrier *b,
+			 const struct count *arrivals)
+{
+	struct kern *k = s->kern;
+	bool left = arrivals->comparable && only_copies(s, b);
+	const char *text = NULL;
+
+	for (int i = 0; i < k->roles.count; i++) {
+		const struct op *first;
+		struct count waits = count_waits(s, b, k->roles.item[i], &first);
+
+		if (!first)
+			continue;
+		left = left && leaves_copies(b, arrivals, &waits);
+		if (!waits.comparable || !arrivals->comparable ||
+		    !tc_same_loops(arrivals->loops, waits.loops))
+			continue;
+		text = count_text(k, arrivals, &waits);
+		if (arrivals->most < b->num_arrivals * waits.least)
+			tc_documented_at(&k->err, first->pos, TOO_FEW_ARRIVALS, where_text(s),
+					 tc_barrier_text(k, b), tc_integer_text(k, b->num_arrivals),
+					 text);
+	}
+	if (left && text)
 		tc_documented_at(&k->err, arrivals->last->pos, TOO_MANY_ARRIVALS, where_text(s),
-				 tc_barrier_text(k, b), tc_integer_text(k, b->num_arrivals),
-				 count_text(k, arrivals, &waits));
+				 tc_barrier_text(k, b), tc_integer_text(k, b->num_arrivals), text);
 }
 
 void tc_verify_counts(const struct sites *s)
@@ -168,57 +210,14 @@ void tc_verify_counts(const struct sites *s)
 	struct kern *k = s->kern;
 
 	for (int i = 0; i < k->barriers.count; i++) {
-		const struct barrier *b = k->barriers.item[i];
-		struct count arrivals = count_arrivals(s, b);
+		struct count arrivals = count_arrivals(s, k->barriers.item[i]);
 
-		for (int j = 0; j < k->roles.count && arrivals.sites; j++)
-			check_role_counts(s, b, k->roles.item[j], &arrivals);
+		if (arrivals.sites)
+			check_counts(s, k->barriers.item[i], &arrivals);
 	}
 }
 
 /* ---- in one CTA of a cluster ---------------------------------------------------------------- */
-
-enum presence {
-	NEVER,
-	MAYBE,
-	ALWAYS
-};
-
-/* Whether the CTA executes the op wherever the loops around it do. */
-static enum presence presence_at(const struct kern *k, const struct op *o, const int *position)
-{
-	enum presence p = ALWAYS;
-
-	for (const struct scope *s = o->scope; s; s = s->parent) {
-		const struct op *when = s->owner;
-		int64_t value;
-
-		if (!when || when->kind != OP_WHEN)
-			continue;
-		if (!tc_val_at(k, when->u.when.cond, position, &value))
-			p = MAYBE;
-		else if ((s == when->u.when.then) != (value != 0))
-			return NEVER;
-	}
-	return p;
-}
-
-static int pair_axis(const struct op *o)
-{
-	return o->kind == OP_MMA             ? o->u.mma.collective_axis
-	       : o->kind == OP_COMMIT_ARRIVE ? o->u.arrive.collective_axis
-					     : -1;
-}
-
-/* Arrivals of the tensor core of a pair are the first CTA's, in both. */
-static enum presence arrival_at(const struct kern *k, const struct op *o, const int *position)
-{
-	int there[TC_MAX_RANK], axis = pair_axis(o);
-
-	for (int i = 0; i < k->cluster_rank; i++)
-		there[i] = i == axis ? 0 : position[i];
-	return presence_at(k, o, there);
-}
 
 /* Arrivals and waits that are the same in all CTAs, or that a CTA has for itself alone. */
 static bool is_local(struct kern *k, const struct op *o)
@@ -258,8 +257,8 @@ static bool see_from(struct site *site, struct kern *k, const int *position)
 		site->times.unsure = true;
 		return true;
 	}
-	p = tc_site_arrives(site->op) ? arrival_at(k, site->op, position)
-				      : presence_at(k, site->op, position);
+	p = tc_site_arrives(site->op) ? tc_arrival_at(k, site->op, position)
+				      : tc_presence_at(k, site->op, position);
 	site->times.maybe = p != ALWAYS;
 	return p != NEVER && reaches(site->op, position);
 }
@@ -304,20 +303,10 @@ static void check_counts_at(const struct sites *s, const int *position)
 	tc_verify_counts(&seen);
 }
 
-static bool next_position(const struct kern *k, int *position)
-{
-	for (int i = k->cluster_rank; i-- > 0;) {
-		if (++position[i] < k->cluster[i])
-			return true;
-		position[i] = 0;
-	}
-	return false;
-}
-
 static bool differ_among_ctas(const struct sites *s)
 {
 	for (int i = 0; i < s->count; i++)
-		if (s->item[i].times.maybe && tc_stands_apart(s->kern, s->item[i].op, ~0u))
+		if (tc_stands_apart(s->kern, s->item[i].op, ~0u))
 			return true;
 	return false;
 }
@@ -330,5 +319,5 @@ void tc_verify_cluster_counts(const struct sites *s)
 		return;
 	do
 		check_counts_at(s, position);
-	while (next_position(s->kern, position));
+	while (tc_next_position(s->kern, position));
 }

@@ -1,15 +1,6 @@
 /* Copies that CTAs of a cluster make together: all of them make it, and slots are free in all. */
 #include "verify.h"
 
-/* An arrival on the barrier comes from every CTA along the axes. */
-static bool covers(const struct barrier *b, unsigned axes)
-{
-	for (int i = 0; i < b->cluster_groups; i++)
-		if ((b->cluster_group[i] & axes) == axes)
-			return true;
-	return false;
-}
-
 static bool is_decided_along(struct kern *k, const struct op *o, unsigned axes)
 {
 	if (o->kind == OP_WHEN)
@@ -27,98 +18,170 @@ bool tc_stands_apart(struct kern *k, const struct op *o, unsigned axes)
 	return false;
 }
 
-/* The axes of the pair whose two CTAs an arrival of the tensor core reaches; 0: its own alone. */
-static unsigned pair_of(const struct op *o)
-{
-	int axis = o->kind == OP_MMA             ? o->u.mma.collective_axis
-		   : o->kind == OP_COMMIT_ARRIVE ? o->u.arrive.collective_axis
-						 : -1;
+/* ---- slots that are written twice ----------------------------------------------------------- */
 
-	return axis < 0 ? 0 : 1u << axis;
+#define MOST_WRITES 64 /* of a copy that are looked at; a ring has fewer slots */
+
+/* What a copy is sure to write, in its turns in one CTA. */
+struct writes {
+	const struct kern *kern;
+	const struct ref *ref;
+	int count;
+	struct box box[MOST_WRITES];
+	struct turn turn[MOST_WRITES];
+};
+
+static bool note_write(void *arg, const struct turn *t)
+{
+	struct writes *w = arg;
+
+	if (w->count == MOST_WRITES || !tc_box_in(w->kern, w->ref, t, &w->box[w->count]))
+		return true;
+	w->turn[w->count++] = *t;
+	return false;
+}
+
+static struct writes *writes_of(struct kern *k, const struct op *copy, const int *position)
+{
+	struct writes *w = tc_arena_alloc(&k->arena, sizeof *w);
+
+	w->kern = k;
+	w->ref = copy->u.copy.dst;
+	tc_each_turn(k, copy, position, note_write, w);
+	return w;
+}
+
+/* Whether a wait comes behind a write and not behind a later turn of the copy. */
+struct between {
+	const struct op *wait, *copy;
+	const struct turn *from, *to;
+};
+
+static bool note_between(void *arg, const struct turn *t)
+{
+	const struct between *b = arg;
+	int from = tc_compare_turns(t, b->from);
+
+	return (from > 0 || (from == 0 && b->wait->id > b->copy->id)) &&
+	       tc_compare_turns(t, b->to) <= 0;
+}
+
+/* The copy's role may wait between the turns, and so hear what its next turn then tells. */
+static bool waits_between(const struct sites *s, const struct site *copy, const struct turn *from,
+			  const struct turn *to)
+{
+	for (int i = 0; i < s->count; i++) {
+		const struct op *o = s->item[i].op;
+		struct between b = {o, copy->op, from, to};
+
+		if ((tc_site_waits(o) || o->kind == OP_SEMAPHORE_WAIT) &&
+		    s->item[i].role == copy->role &&
+		    tc_each_turn(s->kern, o, from->position, note_between, &b) != ALL_TURNS)
+			return true;
+	}
+	return false;
 }
 
 /*
- * Who has waited and then makes the arrival `o` tells every CTA along the axes.  One that only some
- * of them make tells these, unless it is made in a peer.
+ * A slot is written in two turns of the copy, and no turn between them tells that what the first
+ * one wrote has been read: that is for the role to hear before it makes that turn.
  */
-static bool passes_on(struct kern *k, const struct op *o, unsigned axes, enum informant by)
+static bool writes_again(const struct sites *s, const struct site *copy, const struct writes *w)
 {
-	if (o->kind == OP_COPY_GMEM_TO_SMEM)
-		return by == BY_THREADS;
-	return pair_of(o) || tc_site_is_remote(o) || !tc_stands_apart(k, o, axes);
-}
-
-void tc_mark_informed(const struct sites *s, unsigned axes, enum informant by, bool *informed)
-{
-	bool changed = true;
-
-	for (int i = 0; i < s->kern->barriers.count; i++)
-		informed[i] = covers(s->kern->barriers.item[i], axes);
-	for (int i = 0; i < s->count; i++) {
-		const struct op *o = s->item[i].op;
-		const struct barrier *b = tc_site_arrives(o);
-		bool pair = by == BY_MMAS && pair_of(o) && (pair_of(o) & axes) == axes;
-
-		/* Whose arrivals a peer gets is not known: it may be told of all. */
-		if (b && (pair || tc_site_is_remote(o)))
-			informed[b->id] = true;
-	}
-	while (changed) {
-		changed = false;
-		for (int i = 0; i < s->count; i++) {
-			const struct barrier *w = tc_site_waits(s->item[i].op);
-
-			if (!w || !informed[w->id])
+	for (int j = 1; j < w->count; j++)
+		for (int i = j; i-- > 0;) {
+			if (!tc_boxes_meet(&w->box[i], &w->box[j]))
 				continue;
-			for (int j = 0; j < s->count; j++) {
-				const struct barrier *b = tc_site_arrives(s->item[j].op);
-
-				if (b && !informed[b->id] && s->item[j].role == s->item[i].role &&
-				    passes_on(s->kern, s->item[j].op, axes, by) &&
-				    tc_may_follow(&s->item[i], &s->item[j]))
-					informed[b->id] = changed = true;
-			}
+			if (j == i + 1 || !waits_between(s, copy, &w->turn[i], &w->turn[j - 1]))
+				return true;
+			break;
 		}
-	}
-}
-
-/* Constant indices that differ somewhere. */
-static bool apart(const struct ref *a, const struct ref *b)
-{
-	for (int i = 0; i < a->alloc->rank; i++) {
-		int64_t x, y;
-
-		if (tc_val_is_const(a->start[i], &x) && tc_val_is_const(b->start[i], &y) &&
-		    (x + a->extent[i].size <= y || y + b->extent[i].size <= x))
-			return true;
-	}
 	return false;
 }
 
-/* The slot that the copy writes may have been written before: in a loop, or by another copy. */
-static bool writes_again(const struct sites *s, const struct site *copy)
+static bool meet(const struct writes *a, const struct writes *b)
 {
-	if (copy->times.loops || copy->times.unsure || copy->times.constant > 1)
-		return true;
+	for (int i = 0; i < a->count; i++)
+		for (int j = 0; j < b->count; j++)
+			if (tc_boxes_meet(&a->box[i], &b->box[j]))
+				return true;
+	return false;
+}
+
+/* The copy that is sure to have written a slot before which this one writes; NULL: none is. */
+static const struct site *written_before(const struct sites *s, const struct site *copy,
+					 const int *position)
+{
+	const struct writes *here = writes_of(s->kern, copy->op, position);
+
+	if (writes_again(s, copy, here))
+		return copy;
+	for (const struct site *c = s->item; here->count && c < copy; c++)
+		if (c->op->kind == OP_COPY_GMEM_TO_SMEM && c->role == copy->role &&
+		    c->op->u.copy.dst->alloc == here->ref->alloc && !tc_may_follow(copy, c) &&
+		    meet(writes_of(s->kern, c->op, position), here))
+			return c;
+	return NULL;
+}
+
+/* ---- what the role is told ------------------------------------------------------------------ */
+
+/* Two writes of a slot, of which the second one asks whether the first has been read. */
+struct pair_of_writes {
+	const struct site *first, *second;
+};
+
+static bool fills_first(const struct telling *t, const struct site *a)
+{
+	const struct pair_of_writes *w = t->subject;
+
+	return a->op == w->first->op;
+}
+
+/* All arrivals of a phase, one after the other: they are made before the phase is complete. */
+static bool share_phase(const struct sites *s, const struct op *a, const struct op *b)
+{
+	const struct barrier *barrier = tc_site_arrives(a);
+	int count = 0;
+
+	if (tc_site_arrives(b) != barrier || a->scope != b->scope ||
+	    tc_site_barrier(a)->index != tc_site_barrier(b)->index)
+		return false;
 	for (int i = 0; i < s->count; i++) {
-		const struct op *o = s->item[i].op;
-
-		if (o != copy->op && o->kind == OP_COPY_GMEM_TO_SMEM && o->id < copy->op->id &&
-		    o->u.copy.dst->alloc == copy->op->u.copy.dst->alloc &&
-		    !apart(o->u.copy.dst, copy->op->u.copy.dst))
-			return true;
+		if (tc_site_arrives(s->item[i].op) != barrier)
+			continue;
+		if (s->item[i].op->scope != a->scope)
+			return false;
+		count++;
 	}
-	return false;
+	return count == barrier->num_arrivals;
 }
 
-/* All CTAs along the axes make the copy, or it never completes. */
-static void check_all_copy(struct kern *k, const struct op *o)
+/* It is one of the two writes, or made in the same phase as one of them. */
+static bool comes_with(const struct telling *t, const struct site *a)
 {
-	unsigned axes = o->u.copy.collective_axes;
+	const struct pair_of_writes *w = t->subject;
 
-	if (tc_stands_apart(k, o, axes))
-		tc_documented_at(&k->err, o->pos, MULTICAST_CONDITION, "", tc_axes_text(k, axes));
+	return a == w->first || a == w->second || share_phase(t->sites, a->op, w->first->op) ||
+	       share_phase(t->sites, a->op, w->second->op);
 }
+
+/*
+ * Another copy of all CTAs that is made after the first write and before the second tells what
+ * each of them knew then.  The writes themselves, and those of the same phase, come too early; so
+ * do other turns of them where both are turns of one copy: see writes_again.
+ */
+static bool comes_too_early(const struct telling *t, const struct site *a)
+{
+	const struct pair_of_writes *w = t->subject;
+
+	if (comes_with(t, a))
+		return w->first == w->second || !a->loop;
+	return a->role == w->second->role &&
+	       (!tc_may_follow(w->first, a) || !tc_may_follow(a, w->second));
+}
+
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 /* An MMA of two CTAs reads what the copy writes. */
 static bool is_read_by_pair(const struct sites *s, const struct copy_op *c)
@@ -133,44 +196,68 @@ static bool is_read_by_pair(const struct sites *s, const struct copy_op *c)
 	return false;
 }
 
-_Noreturn static void refuse_release(struct kern *k, const struct op *o,
-				     const struct barrier *local)
+/* The last barrier that the copy's role may have waited for. */
+static const struct barrier *awaited_before(const struct sites *s, const struct site *copy)
 {
-	const struct copy_op *c = &o->u.copy;
-	const char *axes = tc_axes_text(k, c->collective_axes);
+	const struct barrier *last = NULL;
+
+	for (int i = 0; i < s->count; i++) {
+		const struct barrier *b = tc_site_waits(s->item[i].op);
+
+		if (b && s->item[i].role == copy->role && tc_may_follow(&s->item[i], copy))
+			last = b;
+	}
+	return last;
+}
+
+_Noreturn static void refuse_release(const struct sites *s, const struct site *copy)
+{
+	struct kern *k = s->kern;
+	const struct op *o = copy->op;
+	const char *axes = tc_axes_text(k, o->u.copy.collective_axes);
+	const struct barrier *local = awaited_before(s, copy);
 	const char *more = local ? tc_arena_printf(&k->arena, "\n  its role waits for %s",
 						   tc_barrier_text(k, local))
 				 : "\n  its role waits for no barrier before";
 
-	if (c->partitioned)
+	if (o->u.copy.partitioned)
 		tc_documented_at(&k->err, o->pos, LEADER_RELEASE, more, axes);
 	tc_documented_at(&k->err, o->pos, MULTICAST_RELEASE, more, axes);
 }
 
-/* docs/semantics.md 5: a peer's slot may be written when the peer has said that it is free. */
 static void check_multicast(const struct sites *s, const struct site *copy)
 {
 	struct kern *k = s->kern;
 	const struct copy_op *c = &copy->op->u.copy;
-	bool *informed = tc_arena_alloc(&k->arena, (size_t)k->barriers.count + 1);
-	const struct barrier *local = NULL;
+	struct pair_of_writes writes = {.second = copy};
+	struct telling t = {.sites = s,
+			    .by = BY_MMAS,
+			    .is_origin = fills_first,
+			    .tells_nothing = comes_too_early,
+			    .subject = &writes};
+	int position[TC_MAX_RANK];
 
 	if (tc_cluster_size(k, c->collective_axes) < 2 || (c->partitioned && !c->leader_tracked))
 		return;
-	check_all_copy(k, copy->op);
-	if (!writes_again(s, copy) || (c->partitioned && !is_read_by_pair(s, c)))
+	if (tc_leaves_out_some(s, copy->op, c->collective_axes))
+		tc_documented_at(&k->err, copy->op->pos, MULTICAST_CONDITION, "",
+				 tc_axes_text(k, c->collective_axes));
+	if (c->partitioned && !is_read_by_pair(s, c))
 		return;
-	tc_mark_informed(s, c->collective_axes, BY_MMAS, informed);
-	for (int i = 0; i < s->count; i++) {
-		const struct barrier *b = tc_site_waits(s->item[i].op);
+	for (int rank = 0; rank < tc_cluster_size(k, ~0u); rank++) {
+		const struct site *first;
 
-		if (!b || s->item[i].role != copy->role || !tc_may_follow(&s->item[i], copy))
+		tc_position_of(k, rank, position);
+		first = written_before(s, copy, position);
+		if (!first)
 			continue;
-		if (informed[b->id])
-			return;
-		local = b;
+		if (first != writes.first) {
+			writes.first = first;
+			tc_tell(&t);
+		}
+		if (!tc_is_told(&t, copy, rank, c->collective_axes))
+			refuse_release(s, copy);
 	}
-	refuse_release(k, copy->op, local);
 }
 
 void tc_verify_multicast(const struct sites *s)
