@@ -60,6 +60,9 @@ enum presence {
 		*/
 };
 enum presence tc_presence_at(const struct kern *k, const struct op *o, const int *position);
+/* It is executed in the CTA once at least; in some CTA. */
+bool tc_is_sure_at(const struct kern *k, const struct op *o, const int *position);
+bool tc_is_sure(const struct kern *k, const struct op *o);
 /* Of an arrival: those of the tensor core of a pair are the first CTA's, in both. */
 enum presence tc_arrival_at(const struct kern *k, const struct op *o, const int *position);
 /* A range whose bounds, known or not, are the same in all CTAs of a cluster. */

@@ -124,26 +124,6 @@ static void check_parity_forms(struct sites *s, const struct barrier *b, const s
 		tc_documented_at(&s->kern->err, with->pos, PARITY_MIXED, "", role->name);
 }
 
-static bool any_turn(void *arg, const struct turn *t)
-{
-	(void)arg;
-	(void)t;
-	return true;
-}
-
-/* In some CTA, once at least. */
-static bool is_sure(const struct kern *k, const struct op *o)
-{
-	int position[TC_MAX_RANK] = {0};
-
-	do
-		if (tc_presence_at(k, o, position) == ALWAYS ||
-		    tc_each_turn(k, o, position, any_turn, NULL) == ENOUGH_TURNS)
-			return true;
-	while (tc_next_position(k, position));
-	return false;
-}
-
 /* It awaits a phase that nothing but arrivals completes: not the one before the first. */
 static bool needs_arrivals(const struct op *o)
 {
@@ -164,12 +144,12 @@ static void check_barrier(struct sites *s, const struct barrier *b)
 
 		if (tc_site_waits(o) == b) {
 			awaited = true;
-			if (!wait && runs && needs_arrivals(o) && is_sure(k, o))
+			if (!wait && runs && needs_arrivals(o) && tc_is_sure(k, o))
 				wait = o;
 		}
 		if (tc_site_arrives(o) == b) {
 			arrives = true;
-			if (!copy && runs && o->kind == OP_COPY_GMEM_TO_SMEM)
+			if (!copy && runs && o->kind == OP_COPY_GMEM_TO_SMEM && tc_is_sure(k, o))
 				copy = o;
 		}
 	}
@@ -349,7 +329,7 @@ static void check_cycles(struct sites *s)
 	for (int i = 0; i < s->count; i++) {
 		const struct site *w = &s->item[i];
 
-		if (!stops(w, &w->times))
+		if (!stops(w, &w->times) || !tc_is_sure(s->kern, w->op))
 			continue;
 		if (!of || !tc_same_loops(of, &w->times))
 			find_blocked(&c, &w->times);
@@ -409,10 +389,10 @@ static void spread(const struct sites *s, bool *completes)
 	}
 }
 
-static bool is_load_of(const struct site *s, const struct alloc *a)
+static bool is_load_of(const struct kern *k, const struct site *s, const struct alloc *a)
 {
 	return s->op->kind == OP_ASYNC_LOAD_TMEM && s->op->u.load.ref->alloc == a &&
-	       s->times.constant > 0;
+	       s->times.constant > 0 && tc_is_sure(k, s->op);
 }
 
 /* Asynchronous writes of TMEM that a barrier has to tell of. */
@@ -440,7 +420,7 @@ static void check_accumulator(struct sites *s, const struct alloc *a)
 		if (!written_by(o, a) || s->item[i].times.constant <= 0)
 			continue;
 		writer = written_by(o, a);
-		mma = o->kind == OP_MMA ? o : mma;
+		mma = o->kind == OP_MMA && tc_is_sure(k, o) ? o : mma;
 		signalled = mark_completions(s, &s->item[i], completes) || signalled;
 	}
 	if (!writer)
@@ -450,13 +430,13 @@ static void check_accumulator(struct sites *s, const struct alloc *a)
 		const struct barrier *b = tc_site_waits(s->item[i].op);
 
 		awaited = awaited || (b && completes[b->id]);
-		if (!signalled && is_load_of(&s->item[i], a))
+		if (!signalled && is_load_of(k, &s->item[i], a))
 			tc_documented_at(&k->err, s->item[i].op->pos, NO_COMPLETION, "", text,
 					 writer);
 	}
 	spread(s, completes);
 	for (int i = 0; i < s->count && !stored; i++)
-		if (is_load_of(&s->item[i], a) && !has_waited(s, completes, &s->item[i]))
+		if (is_load_of(k, &s->item[i], a) && !has_waited(s, completes, &s->item[i]))
 			tc_documented_at(&k->err, s->item[i].op->pos, READ_WITHOUT_WAIT, "", text,
 					 writer);
 	if (mma && !awaited)

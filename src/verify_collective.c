@@ -60,7 +60,7 @@ static const struct op *leaves_out_first(const struct kern *k, const struct op *
 static void check_issuer(const struct sites *s, const struct op *o, int axis)
 {
 	struct kern *k = s->kern;
-	const struct op *when = axis < 0 ? NULL : leaves_out_first(k, o, axis);
+	const struct op *when = axis < 0 || !tc_is_sure(k, o) ? NULL : leaves_out_first(k, o, axis);
 
 	if (when)
 		tc_documented_at(&k->err, o->pos, PAIR_ISSUER,
@@ -156,7 +156,7 @@ static void check_tracked_at(const struct sites *s, const struct barrier *b, uns
 		if (site->times.constant <= 0)
 			continue;
 		if (is_copy_on(o, b) && !o->u.copy.leader_tracked && !waits &&
-		    tc_presence_at(k, o, position) != NEVER)
+		    tc_is_sure_at(k, o, position))
 			tc_documented_at(&k->err, o->pos, LEADER_MIXED, "", tc_barrier_text(k, b));
 		if (tc_site_waits(o) == b && !arrives && !o->u.wait.parity &&
 		    tc_presence_at(k, o, position) == ALWAYS)
@@ -198,7 +198,7 @@ static bool is_told(struct telling *t, const struct site *issuer, int axis)
 	tc_tell(t);
 	for (int rank = 0; rank < t->ctas; rank++) {
 		tc_position_of(k, rank, position);
-		if (!position[axis] && tc_presence_at(k, issuer->op, position) != NEVER &&
+		if (!position[axis] && tc_is_sure_at(k, issuer->op, position) &&
 		    !tc_is_told(t, issuer, rank, 1u << axis))
 			return false;
 	}

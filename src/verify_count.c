@@ -89,6 +89,7 @@ struct count {
 	int64_t least, most;
 	int sites;
 	const struct op *last;
+	const struct op *certain; /* one that is executed, where the loops around it run */
 	bool one_slot; /* all sites name one barrier of the group, by equal expressions */
 	const struct val *index;
 };
@@ -108,6 +109,7 @@ static void add(struct count *c, const struct site *site)
 	c->least += site->times.maybe ? 0 : site->times.constant;
 	c->sites++;
 	c->last = site->op;
+	c->certain = site->times.maybe ? c->certain : site->op;
 }
 
 static struct count count_arrivals(const struct sites *s, const struct barrier *b)
@@ -195,12 +197,12 @@ static void check_counts(const struct sites *s, const struct barrier *b,
 		    !tc_same_loops(arrivals->loops, waits.loops))
 			continue;
 		text = count_text(k, arrivals, &waits);
-		if (arrivals->most < b->num_arrivals * waits.least)
+		if (arrivals->most < b->num_arrivals * waits.least && tc_is_sure(k, waits.certain))
 			tc_documented_at(&k->err, first->pos, TOO_FEW_ARRIVALS, where_text(s),
 					 tc_barrier_text(k, b), tc_integer_text(k, b->num_arrivals),
 					 text);
 	}
-	if (left && text)
+	if (left && text && tc_is_sure(k, arrivals->certain))
 		tc_documented_at(&k->err, arrivals->last->pos, TOO_MANY_ARRIVALS, where_text(s),
 				 tc_barrier_text(k, b), tc_integer_text(k, b->num_arrivals), text);
 }

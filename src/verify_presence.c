@@ -168,7 +168,7 @@ bool tc_leaves_out_some(const struct sites *s, const struct op *o, unsigned axes
 			tc_position_of(k, j, q);
 			here = times_at(k, o, p);
 			there = times_at(k, o, q);
-			if (here == 0 && there != 0 && !has_twin(s, o, p))
+			if (here == 0 && tc_is_sure_at(k, o, q) && !has_twin(s, o, p))
 				return true;
 			if (here > 0 && there > 0 && here != there && !has_twin(s, o, NULL))
 				return true;
@@ -250,6 +250,30 @@ enum turns_known tc_each_turn(const struct kern *k, const struct op *o, const in
 	if (each(&w, w.depth - 1, &t))
 		return ENOUGH_TURNS;
 	return w.left > 0 ? ALL_TURNS : FIRST_TURNS;
+}
+
+static bool any_turn(void *arg, const struct turn *t)
+{
+	(void)arg;
+	(void)t;
+	return true;
+}
+
+bool tc_is_sure_at(const struct kern *k, const struct op *o, const int *position)
+{
+	return tc_presence_at(k, o, position) == ALWAYS ||
+	       tc_each_turn(k, o, position, any_turn, NULL) == ENOUGH_TURNS;
+}
+
+bool tc_is_sure(const struct kern *k, const struct op *o)
+{
+	int position[TC_MAX_RANK] = {0};
+
+	do
+		if (tc_is_sure_at(k, o, position))
+			return true;
+	while (tc_next_position(k, position));
+	return false;
 }
 
 int tc_compare_turns(const struct turn *a, const struct turn *b)

@@ -121,6 +121,7 @@ void tc_verify_schedule(const struct sites *s)
 	unsigned axes = all_axes(s->kern);
 
 	for (int i = 0; i < s->count; i++)
-		if (s->item[i].op->kind == OP_TRY_CLUSTER_CANCEL && s->item[i].times.constant > 0)
+		if (s->item[i].op->kind == OP_TRY_CLUSTER_CANCEL && s->item[i].times.constant > 0 &&
+		    tc_is_sure(s->kern, s->item[i].op))
 			check_request(s, &s->item[i], axes);
 }
