@@ -194,8 +194,8 @@ describe("Waits and arrivals:", function()
             body = tile { order = { "load_a", "load_b", "wait_loaded", "wait_done", "mma" } },
          }):ptx()
       end))
-      assert.matches('^This wait never ends: every arrival on barrier "done" %(line %d+%) comes after a wait that '
-         .. "never ends either%.$", text)
+      assert.matches('^This wait never ends: the arrivals that barrier "done" %(line %d+%) lacks come after waits that '
+         .. "never end either%.$", text)
    end)
    it("roles that wait for each other", function()
       local text = helper.first_line(helper.message(function()
@@ -215,7 +215,7 @@ describe("Waits and arrivals:", function()
             end,
          }):ptx()
       end))
-      assert.matches('^This wait never ends: every arrival on barrier "x"', text)
+      assert.matches('^This wait never ends: the arrivals that barrier "x"', text)
    end)
    builds("roles that take turns", nil, function()
       local x, y = tc.barrier { name = "x" }, tc.barrier { name = "y" }
