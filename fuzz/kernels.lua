@@ -57,6 +57,14 @@ local operations = {
       tc.async_store_tmem(t, tc.full(t.shape, 1, t.dtype))
    end,
    function(o)
+      -- There and back, of any type.
+      local dtype = pick(dtypes)
+      local t = tc.tmem({ pick { 64, 128 }, pick(columns) }, dtype, { packed = random(3) > 1 })
+      o.tmem[#o.tmem + 1] = t
+      tc.async_store_tmem(t, tc.full(t.shape, dtype == "b1" or 1, dtype))
+      o.fragments[#o.fragments + 1] = tc.async_load_tmem(t)
+   end,
+   function(o)
       local t = pick(o.tmem)
       o.tmem[#o.tmem + 1] = t:at(pick { tc.all, tc.ds(0, 64) }, tc.ds(pick { 0, 8, 16, 32 }, pick { 8, 16, 32, 64 }))
    end,
