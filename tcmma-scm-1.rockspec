@@ -250,6 +250,7 @@ build = {
             "src/lua_frag.c",
             "src/lua_function.c",
             "src/lua_host.c",
+            "src/lua_info.c",
             "src/lua_kern.c",
             "src/lua_launch.c",
             "src/lua_module.c",

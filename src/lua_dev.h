@@ -135,6 +135,11 @@ void tc_open_program(lua_State *L);
 struct program *tc_fresh_program(lua_State *L, const struct target *t);
 /* The program for the option 'target' at arg, of the kernel at 1, whose recording may be open. */
 const struct program *tc_program_of_call(lua_State *L, int arg);
+/* Pushes what owns the cubin and the log; NULL and e where there is no assembler. */
+struct assembled *tc_program_assemble(lua_State *L, const struct program *p, struct err *e);
+
+/* lua_info.c */
+void tc_open_info(lua_State *L);
 /*
  * Sets `registers`, `spill_stores`, `spill_loads`, `stack`, `assembler` and `warnings` in the table
  * on top, and adds the last to its `lints`.  False: the log says nothing of the entry.
@@ -160,8 +165,6 @@ extern const char tc_report_trace_doc[];
 void tc_open_estimate(lua_State *L);
 /* Field `estimate` of the table on top, or `estimate_missing`. */
 void tc_set_estimate(lua_State *L, struct kern *k, const struct program *p);
-/* Pushes what owns the cubin and the log; NULL and e where there is no assembler. */
-struct assembled *tc_program_assemble(lua_State *L, const struct program *p, struct err *e);
 
 /* lua_launch.c: pushes a run of p, a program of the kernel at 1, on the arrays from `first` on. */
 struct run *tc_kernel_run(lua_State *L, const struct program *p, int first);
