@@ -110,6 +110,8 @@ struct telling {
 	uint8_t *of_barrier, *of_site, *of_loop;
 };
 void tc_tell(struct telling *t);
+/* Of any matter, but for what copies tell: who has heard so has heard in any case. */
+struct telling tc_tell_by_arrivals(const struct sites *s, enum informant by);
 /* The role may have heard so before it gets to the site, in the CTA of that rank. */
 bool tc_is_told(const struct telling *t, const struct site *site, int rank, unsigned axes);
 /* verify_multicast.c */

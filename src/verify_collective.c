@@ -189,13 +189,11 @@ static bool none_too_early(const struct telling *t, const struct site *copy)
 }
 
 /* In the first CTA of each pair, which issues the op, its role may have heard of both. */
-static bool is_told(struct telling *t, const struct site *issuer, int axis)
+static bool is_told(const struct telling *t, const struct site *issuer, int axis)
 {
 	const struct kern *k = t->sites->kern;
 	int position[TC_MAX_RANK];
 
-	t->by = BY_THREADS;
-	tc_tell(t);
 	for (int rank = 0; rank < t->ctas; rank++) {
 		tc_position_of(k, rank, position);
 		if (!position[axis] && tc_is_sure_at(k, issuer->op, position) &&
@@ -251,34 +249,41 @@ static void note_filling(void *arg, const struct site *site)
 		f->otherwise = true;
 }
 
-static void check_operand(const struct sites *s, const struct site *reader, const char *op,
+static void check_operand(const struct telling *arrivals, const struct site *reader, const char *op,
 			  const char *name, const struct ref *operand, int axis)
 {
-	struct kern *k = s->kern;
+	struct kern *k = arrivals->sites->kern;
 	struct filling f = {.operand = operand->alloc, .otherwise = operand->alloc->alias};
-	struct telling t = {.sites = s,
+	struct telling t = {.sites = arrivals->sites,
+			    .by = BY_THREADS,
 			    .is_origin = copies_operand,
 			    .tells_nothing = copies_operand,
 			    .subject = operand->alloc};
 
+	if (is_told(arrivals, reader, axis))
+		return;
 	tc_verify_walk(k, note_filling, &f);
-	if (f.copy && !f.otherwise && !is_told(&t, reader, axis))
+	if (!f.copy || f.otherwise)
+		return;
+	tc_tell(&t);
+	if (!is_told(&t, reader, axis))
 		tc_documented_at(&k->err, reader->op->pos, PAIR_OPERAND,
 				 tc_arena_printf(&k->arena, "\n  it is copied at %s",
 						 tc_pos_text(k, f.copy->pos)),
 				 op, name, tc_axes_text(k, 1u << axis));
 }
 
-static void check_operands(const struct sites *s, const struct site *reader)
+static void check_operands(const struct telling *arrivals, const struct site *reader)
 {
 	const struct mma_op *m = &reader->op->u.mma;
 	const struct tmem_copy_op *c = &reader->op->u.tmem_copy;
 
 	if (reader->op->kind == OP_MMA && m->collective_axis >= 0) {
-		check_operand(s, reader, "tc.mma", "a", m->a, m->collective_axis);
-		check_operand(s, reader, "tc.mma", "b", m->b, m->collective_axis);
+		check_operand(arrivals, reader, "tc.mma", "a", m->a, m->collective_axis);
+		check_operand(arrivals, reader, "tc.mma", "b", m->b, m->collective_axis);
 	} else if (tc_site_copies_to_tmem(reader->op) && c->collective_axis >= 0) {
-		check_operand(s, reader, "copy into TMEM", "src", c->src, c->collective_axis);
+		check_operand(arrivals, reader, "copy into TMEM", "src", c->src,
+			      c->collective_axis);
 	}
 }
 
@@ -443,30 +448,41 @@ static const char *release_text(const struct sites *s, const struct site *mma,
 	return tc_join(k, read, "\n  its role waits for nothing that tells of that");
 }
 
-static void check_accumulator(const struct sites *s, const struct site *mma)
+static void check_accumulator(const struct telling *arrivals, const struct site *mma)
 {
+	const struct sites *s = arrivals->sites;
 	struct kern *k = s->kern;
 	int axis = mma->op->u.mma.collective_axis;
-	const struct site *reader = reader_of(s, mma);
 	struct telling t = {.sites = s,
+			    .by = BY_THREADS,
 			    .is_origin = tells_of_read,
-			    .tells_nothing = none_too_early,
-			    .subject = reader};
+			    .tells_nothing = none_too_early};
 
-	if (reader && !is_told(&t, mma, axis))
+	if (!mma->loop || is_told(arrivals, mma, axis))
+		return;
+	t.subject = reader_of(s, mma);
+	if (!t.subject)
+		return;
+	tc_tell(&t);
+	if (!is_told(&t, mma, axis))
 		tc_documented_at(&k->err, mma->op->pos, PAIR_ACC_RELEASE,
-				 release_text(s, mma, reader), tc_axes_text(k, 1u << axis));
+				 release_text(s, mma, t.subject), tc_axes_text(k, 1u << axis));
 }
 
 void tc_verify_collective(const struct sites *s)
 {
+	struct telling arrivals;
+
 	check_commits(s);
 	check_issuers(s);
 	for (int i = 0; i < s->kern->barriers.count; i++)
 		check_tracked(s, s->kern->barriers.item[i]);
+	if (!tc_has_cluster(s->kern))
+		return;
+	arrivals = tc_tell_by_arrivals(s, BY_THREADS);
 	for (int i = 0; i < s->count; i++) {
-		check_operands(s, &s->item[i]);
+		check_operands(&arrivals, &s->item[i]);
 		if (s->item[i].op->kind == OP_MMA && s->item[i].op->u.mma.collective_axis >= 0)
-			check_accumulator(s, &s->item[i]);
+			check_accumulator(&arrivals, &s->item[i]);
 	}
 }

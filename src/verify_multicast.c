@@ -26,28 +26,29 @@ bool tc_stands_apart(struct kern *k, const struct op *o, unsigned axes)
 struct writes {
 	const struct kern *kern;
 	const struct ref *ref;
-	int count;
-	struct box box[MOST_WRITES];
-	struct turn turn[MOST_WRITES];
+	int count, capacity;
+	struct box *box;
+	struct turn *turn;
 };
 
 static bool note_write(void *arg, const struct turn *t)
 {
 	struct writes *w = arg;
 
-	if (w->count == MOST_WRITES || !tc_box_in(w->kern, w->ref, t, &w->box[w->count]))
+	if (w->count == w->capacity || !tc_box_in(w->kern, w->ref, t, &w->box[w->count]))
 		return true;
 	w->turn[w->count++] = *t;
 	return false;
 }
 
-static struct writes *writes_of(struct kern *k, const struct op *copy, const int *position)
+static struct writes writes_of(struct kern *k, const struct site *copy, const int *position)
 {
-	struct writes *w = tc_arena_alloc(&k->arena, sizeof *w);
+	struct writes w = {
+		.kern = k, .ref = copy->op->u.copy.dst, .capacity = copy->loop ? MOST_WRITES : 1};
 
-	w->kern = k;
-	w->ref = copy->u.copy.dst;
-	tc_each_turn(k, copy, position, note_write, w);
+	w.box = tc_arena_alloc(&k->arena, (size_t)w.capacity * sizeof *w.box);
+	w.turn = tc_arena_alloc(&k->arena, (size_t)w.capacity * sizeof *w.turn);
+	tc_each_turn(k, copy->op, position, note_write, &w);
 	return w;
 }
 
@@ -112,15 +113,20 @@ static bool meet(const struct writes *a, const struct writes *b)
 static const struct site *written_before(const struct sites *s, const struct site *copy,
 					 const int *position)
 {
-	const struct writes *here = writes_of(s->kern, copy->op, position);
+	struct writes here = writes_of(s->kern, copy, position);
 
-	if (writes_again(s, copy, here))
+	if (writes_again(s, copy, &here))
 		return copy;
-	for (const struct site *c = s->item; here->count && c < copy; c++)
-		if (c->op->kind == OP_COPY_GMEM_TO_SMEM && c->role == copy->role &&
-		    c->op->u.copy.dst->alloc == here->ref->alloc && !tc_may_follow(copy, c) &&
-		    meet(writes_of(s->kern, c->op, position), here))
+	for (const struct site *c = copy; here.count && c-- > s->item;) {
+		struct writes there;
+
+		if (c->op->kind != OP_COPY_GMEM_TO_SMEM || c->role != copy->role ||
+		    c->op->u.copy.dst->alloc != here.ref->alloc || tc_may_follow(copy, c))
+			continue;
+		there = writes_of(s->kern, c, position);
+		if (meet(&there, &here))
 			return c;
+	}
 	return NULL;
 }
 
@@ -225,7 +231,17 @@ _Noreturn static void refuse_release(const struct sites *s, const struct site *c
 	tc_documented_at(&k->err, o->pos, MULTICAST_RELEASE, more, axes);
 }
 
-static void check_multicast(const struct sites *s, const struct site *copy)
+/* In every CTA, whatever the copies tell. */
+static bool is_told_by_arrivals(const struct telling *t, const struct site *copy)
+{
+	for (int rank = 0; rank < t->ctas; rank++)
+		if (!tc_is_told(t, copy, rank, copy->op->u.copy.collective_axes))
+			return false;
+	return true;
+}
+
+static void check_multicast(const struct sites *s, const struct site *copy,
+			    const struct telling *arrivals)
 {
 	struct kern *k = s->kern;
 	const struct copy_op *c = &copy->op->u.copy;
@@ -242,7 +258,7 @@ static void check_multicast(const struct sites *s, const struct site *copy)
 	if (tc_leaves_out_some(s, copy->op, c->collective_axes))
 		tc_documented_at(&k->err, copy->op->pos, MULTICAST_CONDITION, "",
 				 tc_axes_text(k, c->collective_axes));
-	if (c->partitioned && !is_read_by_pair(s, c))
+	if ((c->partitioned && !is_read_by_pair(s, c)) || is_told_by_arrivals(arrivals, copy))
 		return;
 	for (int rank = 0; rank < tc_cluster_size(k, ~0u); rank++) {
 		const struct site *first;
@@ -262,7 +278,12 @@ static void check_multicast(const struct sites *s, const struct site *copy)
 
 void tc_verify_multicast(const struct sites *s)
 {
+	struct telling arrivals;
+
+	if (!tc_has_cluster(s->kern))
+		return;
+	arrivals = tc_tell_by_arrivals(s, BY_MMAS);
 	for (int i = 0; i < s->count; i++)
 		if (s->item[i].op->kind == OP_COPY_GMEM_TO_SMEM)
-			check_multicast(s, &s->item[i]);
+			check_multicast(s, &s->item[i], &arrivals);
 }

@@ -197,6 +197,27 @@ void tc_tell(struct telling *t)
 	}
 }
 
+static bool no_origin(const struct telling *t, const struct site *a)
+{
+	(void)t;
+	(void)a;
+	return false;
+}
+
+static bool is_copy(const struct telling *t, const struct site *a)
+{
+	(void)t;
+	return a->op->kind == OP_COPY_GMEM_TO_SMEM;
+}
+
+struct telling tc_tell_by_arrivals(const struct sites *s, enum informant by)
+{
+	struct telling t = {.sites = s, .by = by, .is_origin = no_origin, .tells_nothing = is_copy};
+
+	tc_tell(&t);
+	return t;
+}
+
 bool tc_is_told(const struct telling *t, const struct site *site, int rank, unsigned axes)
 {
 	const struct kern *k = t->sites->kern;
