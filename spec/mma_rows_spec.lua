@@ -201,7 +201,7 @@ end
 
 for number, row in ipairs(rows) do
    local title = ("Row %d, %s of %s"):format(number, row.name, row.a[1])
-   local tcgen05 = row.family == "TCGEN05"
+   local tcgen05, scaled = row.family == "TCGEN05", #row.scale > 0
 
    describe(title .. ", takes", function()
       it("its pairs of types, with each accumulator and type of scales", function()
@@ -246,10 +246,11 @@ for number, row in ipairs(rows) do
          end)
       end
 
+      it("N above one instruction's, of one CTA", function()
+         assembles(row, with(row, { m = scaled and 128 or 64, n = 256 + row.n.one }), row.targets[1])
+      end)
+
       if tcgen05 then
-         it("N above one instruction's, of one CTA", function()
-            assembles(row, with(row, { n = 256 + row.n.one }), row.targets[1])
-         end)
          it("A in tensor memory", function() assembles(row, with(row, { a_tmem = true }), row.targets[1]) end)
       end
    end)

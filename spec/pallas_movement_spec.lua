@@ -32,12 +32,36 @@ describe("Scheduling:", function()
     end)
   end)
 
+  -- Pallas starts a CTA on every SM; the emulator starts one where it finds room, in random mode at any time.  Every one
+  -- that starts has a tile of its own, and counts to one more than it took over.
+  local function is_shared_among(turns, size, total)
+    local with_turn = {}
+    for _, turn in ipairs(turns:totable()) do with_turn[turn] = (with_turn[turn] or 0) + 1 end
+    local workers, stolen = with_turn[1], 0
+    for turn = 2, #with_turn do
+      assert.is_true(with_turn[turn] <= with_turn[turn - 1])
+      stolen = stolen + with_turn[turn]
+    end
+    assert.are.equal(total, workers + stolen)
+    assert.are.equal(0, workers % size)
+    return workers // size, stolen // size
+  end
+
   for _, carry in ipairs{ false, true } do
     it(carry and "test_dynamic_work_scheduling_with_carry" or "test_dynamic_work_scheduling", function()
-      each({ { grid = { 100 } }, { grid = { 300 } }, { grid = { 3, 3, 3, 3, 3 } },
-             { grid = { 50 }, cluster = { 2, 1 } }, { grid = { 50, 4 }, cluster = { 1, 2 } } }, function(o)
-        shares({ grid = o.grid, cluster = o.cluster, carry = carry }, {})
-      end)
+      each({ { grid = { 100 }, size = 1 }, { grid = { 300 }, size = 1 }, { grid = { 3, 3, 3, 3, 3 }, size = 1 },
+             { grid = { 50 }, cluster = { 2, 1 }, size = 2 }, { grid = { 50, 4 }, cluster = { 1, 2 }, size = 2 } },
+        function(o)
+          shares({ grid = o.grid, cluster = o.cluster, carry = carry }, {})
+          each({ 1, 2 }, function(seed)
+            local kernel, total = pallas.dynamic{ grid = o.grid, cluster = o.cluster, carry = carry }
+            local out, turns = tc.zeros({ total }, tc.i32), tc.zeros({ total }, tc.i32)
+            run(kernel, { mode = "random", seed = seed }, out, turns)
+            assert.is_true(out:equal(tc.full({ total }, 1, tc.i32)))
+            local clusters, stolen = is_shared_among(turns, o.size, total)
+            assert.is_true(clusters > 1 and stolen > 0)
+          end)
+        end)
     end)
   end
 
