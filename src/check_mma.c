@@ -171,6 +171,12 @@ static const struct mma_row *candidate(const struct mma_shape *s, const struct m
 	return tc_mma_next(false, s, MMA_TYPES | MMA_WIDTHS | MMA_SCALING, after);
 }
 
+/* The instruction, or where scales or accumulator rule all out the first left. */
+static const struct mma_row *nearest(const struct mma_shape *s)
+{
+	return s->row ? s->row : candidate(s, NULL);
+}
+
 /* A further line for a limit that the instruction set does not have. */
 static const char *with_origin(struct kern *k, const char *more, const struct mma_row *row,
 			       enum mma_limit limit)
@@ -271,7 +277,7 @@ static void check_m(struct kern *k, const struct mma_op *m, const struct mma_sha
 	if (s->sparse && !takes_m(s, true))
 		tc_documented(
 			&k->err, MMA_SPARSE_M64,
-			tc_join(k, with_origin(k, more, candidate(s, NULL), MMA_LIMIT_SPARSE_M),
+			tc_join(k, with_origin(k, more, nearest(s), MMA_LIMIT_SPARSE_M),
 				"\n  no document says where tensor memory holds the metadata of "
 				"64 rows"));
 	if (s->m != 64)
@@ -329,7 +335,7 @@ static const char *with_reason(struct kern *k, const char *more, const struct mm
 static void check_n(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
 	const char *more = tc_got(k, "b", m->b), *n = tc_integer_text(k, s->n);
-	const struct mma_row *r = candidate(s, NULL);
+	const struct mma_row *r = nearest(s);
 	int ctas = tc_mma_ctas(s);
 	int step = (s->collective ? r->n.two : r->n.one) / ctas,
 	    sparse_step = r->n.sparse_two / ctas;
@@ -352,7 +358,7 @@ static int64_t larger(int64_t a, int64_t b)
 /* The instruction's K and the spans of K-major operands; of sparse ones, Pallas' rule. */
 static void check_k(struct kern *k, const struct mma_op *m, const struct mma_shape *s)
 {
-	const struct mma_row *r = candidate(s, NULL);
+	const struct mma_row *r = nearest(s);
 	int64_t a_span = 8 * s->a_swizzle * (s->sparse ? 2 : 1) / s->a_bits;
 	int64_t b_span = 8 * s->b_swizzle / s->b_bits;
 	bool strict = s->sparse && r->pallas & MMA_LIMIT_SPARSE_K;
