@@ -1,8 +1,9 @@
 /*
  * Blocks: who touched which units of 128 bytes, or of 8 columns of tensor memory,
- * last.  What a mark cannot tell (parts of words, lanes in no order, a race that a
- * report must name the place of) is for the block's cells, which are made of its
- * marks and go when all of the block is written.
+ * last.  Where marks cannot tell (lanes in no order, many accesses) the block
+ * remembers each unit by itself (units.c); parts of words, and a race that a report
+ * must name the place of, are for its cells.  Both are made of the marks, and go when
+ * all of the block is written.
  */
 #include "units.h"
 

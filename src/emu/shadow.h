@@ -2,8 +2,8 @@
  * Who touched what last: 128 bytes of shared or global memory, or 8 columns of 16
  * lanes of tensor memory, are a block of 32 units (words; a column is four of
  * them).  Most blocks are touched in whole units by few: a mark for each says
- * which units.  A block that needs more has eight cells of its own (16 bytes, or
- * a column), each of which may have four words.
+ * which units.  A block that needs more remembers its units one by one (units.h), or has
+ * eight cells of its own (16 bytes, or a column), each of which may have four words.
  */
 #ifndef TCMMA_EMU_SHADOW_H
 #define TCMMA_EMU_SHADOW_H
