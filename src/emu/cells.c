@@ -216,12 +216,17 @@ static void check_write(struct emu_check *c, const struct emu_cell *cell)
 
 /* ---- what is remembered ----------------------------------------------------------------- */
 
-/* What comes behind the read that is made now comes behind the other one too; lanes of a warp stand
-   beside each other until they meet. */
-static bool covers(const struct emu_check *c, uint16_t who, uint32_t epoch, uint8_t lane)
+/* What comes behind the read that is made now comes behind the other one too, but for the bytes
+   `beyond` that it has not; lanes of a warp stand beside each other until they meet. */
+static bool covers(const struct emu_check *c, struct emu_moment earlier, uint8_t lane,
+		   uint8_t beyond)
 {
 	const struct emu_access *a = c->access;
+	uint16_t who = earlier.who;
+	uint32_t epoch = earlier.epoch;
 
+	if (beyond)
+		return false;
 	if (who != a->moment.who)
 		return emu_clock_at(c->reads, who) >= epoch;
 	return !emu_same_step(a, who, epoch) || lane == a->lane || lane == EMU_ANY_LANE;
@@ -231,16 +236,17 @@ static void note_read(struct emu_check *c, struct emu_cell *cell, uint8_t bytes)
 {
 	const struct emu_access *a = c->access;
 
-	if (cell->read_who && !covers(c, cell->read_who, cell->read_epoch, cell->read_lane)) {
+	if (cell->read_who && !covers(c, (struct emu_moment){cell->read_who, cell->read_epoch},
+				      cell->read_lane, cell->read_bytes & ~bytes)) {
 		for (uint32_t i = cell->more; i; i = reader_at(c->hazards, i)->next) {
 			struct emu_reader *r = reader_at(c->hazards, i);
 
 			if (r->moment.who == a->moment.who &&
-			    covers(c, r->moment.who, r->moment.epoch, r->lane)) {
+			    covers(c, r->moment, r->lane, r->bytes & ~bytes)) {
 				r->moment.epoch = a->moment.epoch;
 				r->site = a->site;
 				r->lane = a->lane;
-				r->bytes |= bytes;
+				r->bytes = bytes;
 				if (r->atomic > emu_atomic_scope(a))
 					r->atomic = emu_atomic_scope(a);
 				return;

@@ -283,6 +283,9 @@ uint32_t emu_stored_same(const struct emu_stored *stored);
 void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uint64_t *address,
 		     uint32_t mask, const struct emu_stored *stored, uint32_t size,
 		     enum emu_access_kind kind);
+/* The same of weak lanes, or of such that synchronise nothing. */
+void emu_watch_access(struct emu_access *access, enum emu_space space, const uint64_t *address,
+		      uint32_t mask, uint32_t size);
 /* The same of all lanes of a warp, each `size` bytes behind the one before it; weak. */
 void emu_watch_run(struct emu_warp *warp, const struct emu_ins *ins, uint64_t address,
 		   const struct emu_stored *stored, uint32_t size, enum emu_access_kind kind);

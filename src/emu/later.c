@@ -60,7 +60,8 @@ static bool defined(struct emu_cta_hazards *h, const struct emu_cta *cta, const 
 /* ---- reads that wait ---------------------------------------------------------------------------
  */
 
-/* Whose order and place in the text are noted; NULL where there is no room. */
+/* Whose order and place in the text are noted; NULL where there is no room: as many as there have
+   been cost more than they save. */
 static struct emu_later *add(struct emu_order *order, uint32_t mask, uint32_t size)
 {
 	struct emu_cta *cta = order->warp->cta;
@@ -71,8 +72,11 @@ static struct emu_later *add(struct emu_order *order, uint32_t mask, uint32_t si
 		h->later = malloc(most_later * sizeof *h->later);
 	if (!h->later)
 		return NULL;
-	if (h->later_count == most_later)
+	if (h->later_count == most_later) {
 		emu_later_note(cta);
+		h->wrote = true;
+		return NULL;
+	}
 	later = &h->later[h->later_count++];
 	later->order = order;
 	later->epoch = emu_clock_at(&order->now.clock[EMU_CLOCK_GENERIC], order->self);
@@ -136,14 +140,18 @@ bool emu_later_run(struct emu_order *order, const uint8_t *at, uint32_t step, ui
 	struct emu_cta_hazards *h = emu_hazards_of_cta(cta);
 	uint64_t offset = (uintptr_t)at - (uintptr_t)cta->shared;
 	uint64_t end = offset + (EMU_LANES - 1) * step + size;
+	uint32_t offsets[EMU_LANES];
 	struct emu_later *later;
 
-	if (must_note(h) || offset >= cta->shared_bytes ||
-	    (end > h->written && end > written(h, cta)))
+	if (must_note(h) || offset >= cta->shared_bytes)
+		return false;
+	for (uint32_t l = 0; l < EMU_LANES; l++)
+		offsets[l] = (uint32_t)offset + l * step;
+	if (!defined(h, cta, offsets, EMU_FULL, end, size))
 		return false;
 	later = add(order, EMU_FULL, size);
-	for (uint32_t l = 0; later && l < EMU_LANES; l++)
-		later->offset[l] = (uint32_t)offset + l * step;
+	if (later)
+		memcpy(later->offset, offsets, sizeof offsets);
 	return later;
 }
 
@@ -159,21 +167,11 @@ static void note(struct emu_cta *cta, const struct emu_later *later)
 				    .in_order = true,
 				    .late = true,
 				    .site = later->site};
-	struct emu_check check = emu_check_begin(&access, EMU_SHARED);
-	struct emu_cta_hazards *h = emu_hazards_of_cta(cta);
+	uint64_t address[EMU_LANES];
 
-	check.spot.cta = cta;
-	EMU_FOR_LANES(l, later->mask)
-	{
-		uint32_t offset = later->offset[l];
-		struct emu_block *block = &h->blocks[offset / EMU_BLOCK_BYTES];
-
-		access.lane = (uint8_t)l;
-		check.lane = (int8_t)l;
-		if (later->size < 4 ||
-		    !emu_block_touch(&check, block, units_of(offset, later->size)))
-			emu_access_shared(&access, cta, offset, later->size);
-	}
+	for (int l = 0; l < EMU_LANES; l++)
+		address[l] = emu_shared_base(cta) + later->offset[l];
+	emu_watch_access(&access, EMU_SHARED, address, later->mask, later->size);
 }
 
 void emu_later_note(struct emu_cta *cta)

@@ -1,8 +1,8 @@
 /*
  * Reads of shared memory that are noted later, or never: between two barriers of all its warps
  * most of a CTA's instructions read what was written before the first one, and behind the second
- * one nobody asks who they were.  A write in between notes them first.  Only where no other CTA
- * and no copy writes to the memory.
+ * one nobody asks who they were.  What is noted in between comes behind them.  Only where no
+ * other CTA and no copy writes to the memory.
  */
 #ifndef TCMMA_EMU_LATER_H
 #define TCMMA_EMU_LATER_H
@@ -19,13 +19,15 @@ void emu_later_note(struct emu_cta *cta);
 void emu_later_met(struct emu_cta *cta);
 void emu_later_free(struct emu_cta_hazards *hazards);
 
-/* Before a write to the CTA's shared memory. */
-static inline void emu_later_write(struct emu_cta *cta, const struct emu_access *access)
+/* Before an access of the CTA's shared memory that is noted now: it comes behind those. */
+static inline void emu_later_access(struct emu_cta *cta, const struct emu_access *access)
 {
 	struct emu_cta_hazards *h = emu_hazards_of_cta(cta);
 
 	if (h->later_count)
 		emu_later_note(cta);
+	if (!access->write)
+		return;
 	if (access->kind == EMU_ACTOR_WARP && access->order->warp->cta == cta)
 		h->wrote = true;
 	else

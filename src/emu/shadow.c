@@ -188,8 +188,7 @@ void emu_access_shared(struct emu_access *access, struct emu_cta *cta, uint32_t 
 	c.spot.cta = cta;
 	if (access->lane_bytes)
 		c.shift = (uint8_t)__builtin_ctz(access->lane_bytes);
-	if (access->write)
-		emu_later_write(cta, access);
+	emu_later_access(cta, access);
 	if (access->write)
 		memset(h->swizzles + offset / EMU_CELL_BYTES, access->swizzle,
 		       (end - 1) / EMU_CELL_BYTES - offset / EMU_CELL_BYTES + 1);
@@ -280,8 +279,8 @@ static struct emu_block *shared_block(const struct emu_access *access, uint32_t 
 	if (!owner || block >= owner->shared_bytes / EMU_BLOCK_BYTES)
 		return NULL;
 	h = emu_hazards_of_cta(owner);
+	emu_later_access(owner, access);
 	if (access->write) {
-		emu_later_write(owner, access);
 		uint32_t first = (uint32_t)__builtin_ctz(units) / units_in_cell;
 		uint32_t last = (31 - (uint32_t)__builtin_clz(units)) / units_in_cell;
 

@@ -315,8 +315,7 @@ uint32_t emu_access_words(struct emu_check *c, const uint64_t *address, uint32_t
 	uint64_t base = emu_shared_base(cta) + (generic ? EMU_WINDOW_SHARED : 0);
 	uint32_t left = mask, met;
 
-	if (c->access->write)
-		emu_later_write(cta, c->access);
+	emu_later_access(cta, c->access);
 	if (!emu_note_of(c))
 		return mask;
 	met = h->met;
@@ -327,7 +326,7 @@ uint32_t emu_access_words(struct emu_check *c, const uint64_t *address, uint32_t
 		if (offset >= cta->shared_bytes ||
 		    !touch_word(c, &h->blocks[offset / EMU_BLOCK_BYTES],
 				offset % EMU_BLOCK_BYTES / 4, met, (uint8_t)lane))
-			continue;
+			break;
 		left &= ~(1u << lane);
 		if (c->access->write)
 			h->swizzles[offset / EMU_CELL_BYTES] = c->access->swizzle;

@@ -95,8 +95,8 @@ static inline bool emu_same_lanes(const struct emu_check *check, const uint8_t *
 bool emu_units_begin(struct emu_hazards *hazards, struct emu_block *block, uint8_t cta);
 /* False where nothing has been noted: it may race. */
 bool emu_units_touch(struct emu_check *check, struct emu_block *block, uint32_t units);
-/* Words of lanes in shared memory, of blocks that have units; the lanes that must be looked at more
-   closely. */
+/* Words of lanes in shared memory, of blocks that have units: the lanes from the first one on that
+   must be looked at more closely. */
 uint32_t emu_access_words(struct emu_check *check, const uint64_t *address, uint32_t mask,
 			  bool generic);
 /* To the cells of the block. */

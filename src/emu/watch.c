@@ -2,6 +2,7 @@
 #include "wide.h"
 
 #include "between.h"
+#include "lanes.h"
 #include "shadow.h"
 #include "units.h"
 
@@ -178,24 +179,24 @@ static uint32_t lanes_in_row(const uint64_t *address, uint32_t mask, uint32_t fi
 	return end - first;
 }
 
-static void watch_lane(struct emu_access *access, const struct emu_ins *ins,
-		       const uint64_t *address, uint32_t lane, uint32_t size)
+static void watch_lane(struct emu_access *access, enum emu_space space, const uint64_t *address,
+		       uint32_t lane, uint32_t size)
 {
 	access->lane = (uint8_t)lane;
 	access->same = access->same_lanes >> lane & 1;
-	one(access, (enum emu_space)ins->space, address[lane], size);
+	one(access, space, address[lane], size);
 }
 
 /* Lanes that may race.  All are looked at before one of them is noted: what a lane writes hides
    what the next one races with. */
-static void watch_each(struct emu_access *access, const struct emu_ins *ins,
-		       const uint64_t *address, uint32_t lanes, uint32_t size)
+static void watch_each(struct emu_access *access, enum emu_space space, const uint64_t *address,
+		       uint32_t lanes, uint32_t size)
 {
 	for (int looking = access->write && lanes & (lanes - 1); looking >= 0; looking--) {
 		access->looking = looking;
 		EMU_FOR_LANES(lane, lanes)
 		{
-			watch_lane(access, ins, address, lane, size);
+			watch_lane(access, space, address, lane, size);
 		}
 	}
 }
@@ -315,13 +316,9 @@ static bool touch_lanes(struct emu_check *check, enum emu_space space,
 }
 
 /* Generic addresses point where the first one does, or each lane goes by itself. */
-static enum emu_space space_of(const struct emu_ins *ins, uint64_t address)
+static enum emu_space space_of(enum emu_space space, uint64_t address)
 {
-	enum emu_space space = (enum emu_space)ins->space;
-
-	if (space == EMU_GENERIC)
-		space = emu_generic_space(&address);
-	return space;
+	return space == EMU_GENERIC ? emu_generic_space(&address) : space;
 }
 
 /* Whether the first two lanes point to two blocks. */
@@ -332,30 +329,52 @@ static inline bool apart(const uint64_t *address, uint32_t mask)
 	return first / EMU_BLOCK_BYTES != second / EMU_BLOCK_BYTES;
 }
 
-static void watch_spread(struct emu_access *access, const struct emu_ins *ins,
-			 const uint64_t *address, uint32_t mask, uint32_t size)
+/* Lanes of the first block, or of the first ones that are quickly told; those that are left. */
+static uint32_t watch_some(struct emu_check *check, enum emu_space space, const uint64_t *address,
+			   uint32_t mask, uint32_t step, uint32_t size)
 {
-	struct emu_check check = emu_check_begin(access, space_of(ins, address[emu_lowest(mask)]));
-	uint32_t step = apart_evenly(address, mask, size);
-	bool defined = access->defined;
+	struct emu_access *access = check->access;
+	bool defined = access->defined, shared = emu_is_shared(check->spot.space);
+	struct lanes_of_block b;
 
-	if (!step && size == 4 && check.spot.space != EMU_GLOBAL && apart(address, mask))
-		mask = emu_access_words(&check, address, mask, ins->space == EMU_GENERIC);
-	while (mask) {
-		struct lanes_of_block b;
-
-		if (step)
-			collect_even(&b, address, mask, step, size);
-		else if (size == 4)
-			collect(&b, address, mask, 4);
-		else
-			collect(&b, address, mask, size);
-		mask &= ~b.lanes;
-		access->defined = defined && check.spot.space != EMU_GLOBAL;
-		if (touch_lanes(&check, (enum emu_space)ins->space, &b, step))
-			continue;
+	if (!step && size == 4 && shared && mask & (mask - 1) && apart(address, mask))
+		mask = emu_access_words(check, address, mask, space == EMU_GENERIC);
+	if (!mask)
+		return 0;
+	if (step)
+		collect_even(&b, address, mask, step, size);
+	else if (size == 4)
+		collect(&b, address, mask, 4);
+	else
+		collect(&b, address, mask, size);
+	access->defined = defined && check->spot.space != EMU_GLOBAL;
+	if (!touch_lanes(check, space, &b, step)) {
 		access->defined = defined;
-		watch_each(access, ins, address, b.lanes, size);
+		watch_each(access, space, address, b.lanes, size);
+	}
+	access->defined = defined;
+	return mask & ~b.lanes;
+}
+
+void emu_watch_access(struct emu_access *access, enum emu_space space, const uint64_t *address,
+		      uint32_t mask, uint32_t size)
+{
+	uint32_t first = (uint32_t)emu_lowest(mask);
+	uint32_t count = lanes_in_row(address, mask, first, size), step;
+	uint32_t lanes = (count < EMU_LANES ? (1u << count) - 1 : EMU_FULL) << first;
+	struct emu_check check;
+
+	if (lanes == mask) {
+		access->lane = (uint8_t)first;
+		access->lane_bytes = count > 1 ? (uint8_t)size : 0;
+		one(access, space, address[first], count * size);
+	} else if (size < 4) {
+		watch_each(access, space, address, mask, size);
+	} else {
+		check = emu_check_begin(access, space_of(space, address[first]));
+		step = apart_evenly(address, mask, size);
+		while (mask)
+			mask = watch_some(&check, space, address, mask, step, size);
 	}
 }
 
@@ -381,29 +400,20 @@ void emu_watch_lanes(struct emu_warp *warp, const struct emu_ins *ins, const uin
 		     uint32_t mask, const struct emu_stored *stored, uint32_t size,
 		     enum emu_access_kind kind)
 {
+	enum emu_space space = (enum emu_space)ins->space;
 	struct emu_access access;
-	uint32_t first = (uint32_t)emu_lowest(mask), count, lanes;
 
 	begin_lanes(&access, warp, ins, stored, kind);
-	if (ins->semantics && !idle(&access, ins->semantics, kind))
-		EMU_FOR_LANES(lane, mask)
-		{
-			synchronise(&access, (enum emu_space)ins->space, address[lane],
-				    ins->semantics, kind);
-		}
-	count = lanes_in_row(address, mask, first, size);
-	lanes = (count < EMU_LANES ? (1u << count) - 1 : EMU_FULL) << first;
-	if (lanes != mask && size < 4) {
-		watch_each(&access, ins, address, mask, size);
+	if (!ins->semantics || idle(&access, ins->semantics, kind)) {
+		emu_watch_access(&access, space, address, mask, size);
 		return;
 	}
-	if (lanes != mask) {
-		watch_spread(&access, ins, address, mask, size);
-		return;
+	/* What one lane acquires does not order the others. */
+	EMU_FOR_LANES(lane, mask)
+	{
+		synchronise(&access, space, address[lane], ins->semantics, kind);
+		watch_lane(&access, space, address, lane, size);
 	}
-	access.lane = (uint8_t)first;
-	access.lane_bytes = count > 1 ? (uint8_t)size : 0;
-	one(&access, (enum emu_space)ins->space, address[first], count * size);
 }
 
 void emu_watch_one(struct emu_warp *warp, int lane, enum emu_space space, uint64_t address,
