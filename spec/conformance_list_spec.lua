@@ -8,7 +8,8 @@ end
 
 -- Full names of the tests of a spec, as busted lists them: "file:line: name".
 local function tests_of(spec)
-  local command = "LUA_PATH='%s' LUA_CPATH='%s' busted --lua=lua5.4 --list spec/%s.lua 2>&1"
+  -- busted starts with any Lua, which these paths are not for.
+  local command = "LUA_PATH_5_4='%s' LUA_CPATH_5_4='%s' busted --lua=lua5.4 --list spec/%s.lua 2>&1"
   local names, pipe = {}, assert(io.popen(command:format(package.path, package.cpath, spec)))
   for line in pipe:lines() do names[#names + 1] = line:match "^%S+:%d+: (.*)$" end
   pipe:close()
