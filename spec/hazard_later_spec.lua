@@ -147,6 +147,25 @@ describe("lanes of one instruction", function()
  @%p1 st.shared.u32 [%r5], %r6;]], 32), "warp-race", "@%p1 st.shared.u32 [%r5], %r6", "st.shared.u32 [tile], 1")
   end)
 
+  it("that come one by one behind lanes of one block are told apart", function()
+    -- Lanes 0, 1 and 3 store to the second block, lane 2 to what lane 0 has written in the first one.
+    local body = [[
+ .shared .align 128 .b8 tile[256];
+ mov.u32 %r0, %tid.x; mov.u32 %r1, tile;
+ xor.b32 %r4, %r0, 5; shl.b32 %r4, %r4, 2; add.u32 %r4, %r4, %r1;
+ st.shared.u32 [%r4], 0; st.shared.u32 [%r4+128], 0;
+ bar.sync 0;
+ setp.eq.u32 %p0, %r0, WRITER;
+ @%p0 st.shared.u32 [tile+8], 1;
+ setp.lt.u32 %p1, %r0, 4; setp.eq.u32 %p2, %r0, 2;
+ xor.b32 %r5, %r0, 1; shl.b32 %r5, %r5, 3; add.u32 %r5, %r5, 128; selp.b32 %r5, 8, %r5, %p2;
+ add.u32 %r5, %r5, %r1; add.u32 %r6, %r0, 100;
+ @%p1 st.shared.u32 [%r5], %r6;]]
+    races(run((body:gsub("WRITER", "0")), 32), "warp-race", "@%p1 st.shared.u32 [%r5], %r6",
+      "st.shared.u32 [tile+8], 1")
+    assert.same({}, run((body:gsub("WRITER", "2")), 32))
+  end)
+
   it("that read parameters read no shared memory", function()
     assert.same({}, run([[
  .shared .align 128 .b8 tile[4096];

@@ -316,6 +316,8 @@ uint32_t emu_access_words(struct emu_check *c, const uint64_t *address, uint32_t
 	uint32_t left = mask, met;
 
 	emu_later_access(cta, c->access);
+	c->lanes = NULL;
+	c->shift = EMU_ONE_LANE;
 	if (!emu_note_of(c))
 		return mask;
 	met = h->met;
