@@ -199,7 +199,7 @@ describe("No larger than the f16 kernel of the tile:", function()
 
   -- Here one role issues in the leader and stores in both CTAs: it meets at a barrier of its own behind the branch.
   local function pair(title, o)
-    o.n, o.b_transposed, o.b = 256, true, o.b or o.a
+    o.n, o.b_transposed, o.b, o.target = 256, true, o.b or o.a, "sm_100a"
     o.d = o.d or (o.a.kind == "float" and tc.f32 or tc.i32)
     bound(title .. ", a pair", f16, collective.tile(o), 1)
   end
@@ -213,7 +213,7 @@ describe("No larger than the f16 kernel of the tile:", function()
   pair("sparse f16", { k = 128, a = tc.f16, sparse = 64 })
   pair("bf16 of 64 rows", { rows = 64, k = 64, a = tc.bf16 })
   bound("bf16, a pair with roles and a ring", f16,
-    collective.matmul{ dtype = tc.bf16, b_transposed = true, stages = 4 })
+    collective.matmul{ dtype = tc.bf16, b_transposed = true, stages = 4, target = "sm_100a" })
 end)
 
 -- docs/hardware.md and collective_constants_spec say so.  A witness of a pair or of another kind belongs into the
