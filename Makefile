@@ -43,6 +43,8 @@ help:
 	@echo "bench-gpu   our matmul beside cuBLAS, Triton, Gluon and Pallas on a GPU; writes docs/bench.md and .svg"
 	@echo "check-gpu   the specs that need a GPU"
 	@echo "check-device-bits  the same PTX on a GPU and on the emulator, bit for bit (DEVICE=none: against results of an H200)"
+	@echo "check-sanitizer    spoilt Hopper kernels under compute-sanitizer on a GPU, beside the emulator's reports"
+	@echo "unit        the C unit programs"
 	@echo "docs        docs/reference.md, docs/errors.md, lua/tcmma/meta.lua and the rockspec from the sources"
 	@echo "format      clang-format on all C files"
 	@echo "install     into PREFIX ($(PREFIX))"

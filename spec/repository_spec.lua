@@ -75,6 +75,12 @@ describe("the source tree", function()
       end
    end)
 
+   it("has files alone, no links", function()
+      local pipe = assert(io.popen "git ls-files -s 2>/dev/null")
+      for line in pipe:lines() do assert.not_matches("^120000", line) end
+      pipe:close()
+   end)
+
    it("keeps files readable", function()
       for _, f in ipairs(files "src/*.c src/*.h src/emu/*.c src/emu/*.h") do
          local _, lines = f.text:gsub("\n", "\n")
