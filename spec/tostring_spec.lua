@@ -194,11 +194,11 @@ describe("the long forms", function()
       local tc, every_object = require "tcmma", require "every_object"
       local array = tc.zeros({ 128, 64 }, "f16")
       local report = every_object.hazardous():emulate({ mode = "check", target = "sm_100a" }, array)
-      assert(report:show() == report)
+      assert(select("#", report:show()) == 0)
       io.write "----\n"
       io.stdout:flush()
       local info = every_object.kernel():info { target = "sm_90a" }
-      assert(info:show() == info)
+      assert(select("#", info:show()) == 0)
       io.write(report:text(), "\n")]], { TCMMA_DEVICE = "emulator" })
     assert(ok, output)
     local report, info = output:match "^(.*)%-%-%-%-\n(.*)$"

@@ -187,8 +187,7 @@ static int info_show(lua_State *L)
 	push_info_text(L);
 	puts(lua_tostring(L, -1));
 	fflush(stdout);
-	lua_settop(L, 1);
-	return 1;
+	return 0;
 }
 
 enum {
@@ -280,7 +279,7 @@ static const char info_doc[] =
 	"---@field estimate_missing string? The reason\n";
 
 static const struct tc_function info_methods[] = {
-	{"show", info_show, "show() -> tcmma.info\nPrints all fields, a line each."},
+	{"show", info_show, "show()\nPrints all fields, a line each."},
 	{NULL, NULL, NULL}};
 static const luaL_Reg info_meta[] = {{"__tostring", info_tostring}, {NULL, NULL}};
 

@@ -450,8 +450,7 @@ static int report_show(lua_State *L)
 		fwrite(output, 1, length, stdout);
 	}
 	fflush(stdout);
-	lua_settop(L, 1);
-	return 1;
+	return 0;
 }
 
 static int report_trace(lua_State *L)
@@ -467,7 +466,7 @@ static const struct tc_function report_methods[] = {
 	 "The hazards with their places, as `show` prints them; `tostring` of a report is one "
 	 "line."},
 	{"show", report_show,
-	 "show() -> tcmma.report\n"
+	 "show()\n"
 	 "Prints the hazards with their places, the counters, and what the kernel printed."},
 	{NULL, NULL, NULL}};
 static const luaL_Reg report_meta[] = {{"__tostring", report_tostring}, {NULL, NULL}};
