@@ -64,6 +64,17 @@ describe("tc.kernel and tc.record", function()
     assert.matches("no recording is open", message(tc.commit_smem))
   end)
 
+  it("list the names of the axes, none where there are none", function()
+    local k <close> = tc.record { grid = { 2, 3 }, cluster = { 2 } }
+    assert.equal(0, #k.grid_names)
+    assert.equal(0, #k.cluster_names)
+    assert.same({ 2, 1 }, { k.grid_rank, k.cluster_rank })
+    k:close()
+    local named <close> = tc.record { grid = { 2, 3 }, grid_names = { "m", "n" } }
+    assert.equal("{m, n}", tostring(named.grid_names))
+    assert.equal(0, named.cluster_rank)
+  end)
+
   it("allow one open recording at a time", function()
     local first = tc.record{ name = "first" }
     local line = debug.getinfo(1, "l").currentline - 1

@@ -268,6 +268,10 @@ describe("tc.try_cluster_cancel and tc.query_cluster_cancel", function()
     .. "read.",
     function() return function() tc.dynamic_scheduling_loop("x", function() end) end end,
     { grid = { 4 }, grid_names = { "x" }, cluster = { 2 } })
+  helper.refuses("a grid without names",
+    "tc.dynamic_scheduling_loop: grid_names must name every axis of the grid, number 1 is missing: work that is taken "
+    .. "over differs along all of them.",
+    function() return function() tc.dynamic_scheduling_loop("x", function() end) end end, { grid = { 1, 4 } })
   helper.refuses("cluster_axes that leave one out",
     "tc.dynamic_scheduling_loop: cluster_axes must name every axis of the cluster, 'd' is missing: "
     .. "all its CTAs take over work together.",

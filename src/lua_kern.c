@@ -132,15 +132,12 @@ static int kernel_tostring(lua_State *L)
 	return 1;
 }
 
-/* A list; false for an axis without a name. */
+/* A list; empty where the axes have no names: all have them or none. */
 static void push_names(lua_State *L, const char *const *names, int count)
 {
 	lua_createtable(L, count, 0);
-	for (int i = 0; i < count; i++) {
-		if (names[i])
-			lua_pushstring(L, names[i]);
-		else
-			lua_pushboolean(L, false);
+	for (int i = 0; i < count && names[i]; i++) {
+		lua_pushstring(L, names[i]);
 		lua_rawseti(L, -2, i + 1);
 	}
 	tc_set_shown(L);
@@ -188,6 +185,10 @@ static int kernel_field(lua_State *L)
 		lua_pushstring(L, k->name);
 	else if (strcmp(key, "finished") == 0)
 		lua_pushboolean(L, k->finished);
+	else if (strcmp(key, "grid_rank") == 0)
+		lua_pushinteger(L, k->grid_rank);
+	else if (strcmp(key, "cluster_rank") == 0)
+		lua_pushinteger(L, k->cluster_rank);
 	else if (strcmp(key, "grid_names") == 0)
 		push_names(L, k->grid_names, k->grid_rank);
 	else if (strcmp(key, "cluster_names") == 0)
@@ -222,8 +223,10 @@ void tc_open_kernel(lua_State *L)
 			  "A recorded kernel. Calling it runs it.\n"
 			  "---@field name string\n"
 			  "---@field finished boolean The recording is closed\n"
-			  "---@field grid_names string[]\n"
-			  "---@field cluster_names string[]\n"
+			  "---@field grid_rank integer Axes of the grid\n"
+			  "---@field cluster_rank integer Axes of the cluster, 0 without one\n"
+			  "---@field grid_names string[] Empty where the axes have no names\n"
+			  "---@field cluster_names string[] Empty where the axes have no names\n"
 			  "---@field roles tcmma.role[]\n"
 			  "---@field role tcmma.role? Whose block is being recorded\n"
 			  "---@field in_loop boolean What is recorded now stands in a loop\n",

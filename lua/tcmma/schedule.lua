@@ -138,10 +138,8 @@ end
 local function cluster_of(kernel, given)
   local axes, known = {}, {}
   for _, name in ipairs(as_list(given or {})) do known[name] = true end
+  if #kernel.cluster_names < kernel.cluster_rank then arguments.documented "LOOP_CLUSTER_NAMES" end
   for _, name in ipairs(kernel.cluster_names) do
-    if not name then
-      arguments.documented "LOOP_CLUSTER_NAMES"
-    end
     if given and not known[name] and tc.axis_size(name) > 1 then
       arguments.documented("LOOP_CLUSTER_AXES", name)
     end
@@ -160,10 +158,12 @@ local function check_grid_names(kernel, names)
     if named[name] then arguments.documented("LOOP_AXIS_TWICE", name) end
     named[name] = true
   end
-  for axis, name in ipairs(kernel.grid_names) do
-    local known, size = pcall(tc.axis_size, axis - 1)
-    if not named[name] and not (known and size == 1) then
-      arguments.documented("LOOP_GRID_NAMES", name and "'" .. name .. "'" or "number " .. axis - 1)
+  local known_names = kernel.grid_names
+  for axis = 0, kernel.grid_rank - 1 do
+    local name = known_names[axis + 1]
+    local known, size = pcall(tc.axis_size, axis)
+    if not (name and named[name]) and not (known and size == 1) then
+      arguments.documented("LOOP_GRID_NAMES", name and "'" .. name .. "'" or "number " .. axis)
     end
   end
 end
