@@ -122,6 +122,28 @@ describe("help", function()
     assert.matches("\n  class array +Elements in the memory", text)
   end)
 
+  it("has an answer to every word that it lists", function()
+    for _, subject in ipairs(require "tcmma.subjects") do
+      assert.matches("^" .. subject[1] .. ": ", printed(tc.help, subject[1]))
+      for _, name in ipairs(subject[3]) do
+        local text = printed(tc.help, name)
+        assert.not_matches("nothing is documented", text)
+        assert.not_matches("no documentation", text)
+        local short = name:gsub("^class ", ""):gsub("%*$", "")
+        assert(text:find(short, 1, true), name)
+      end
+    end
+    assert.matches("^module:kernels%(", printed(tc.help, "module:kernels"))
+    assert.matches("\n\ntc%.config%.gpu_timeout %(TCMMA_GPU_TIMEOUT, default 0%)\n    Seconds ",
+      printed(tc.help, "config"))
+    assert.equal(printed(tc.help, tc.config), printed(tc.help, "tc.config"))
+    assert.matches("^SMEM\n\ntcmma%.space\n", printed(tc.help, "SMEM"))
+    assert.matches("^tc%.all\n\ntcmma%.slice\n", printed(tc.help, "all"))
+    assert.matches("^  tc%.atomic_%w+ .*\n  tc%.atomic_", printed(tc.help, "atomic_*"))
+    assert.matches("^tcmma%.array\n", printed(tc.help, "class array"))
+    assert.matches("^Functions of tc%.npy:\n  load ", printed(tc.help, "npy"))
+  end)
+
   it("has a subject for every function and every class", function()
     local all, at = documentation.all(), {}
     local classes = documentation.classes(all)

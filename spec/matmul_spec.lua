@@ -325,3 +325,20 @@ describe("matmul refuses", function()
       assert.matches("^spec/matmul_spec.lua:%d+: matmul: ", message(function() matmul(1, 2) end))
    end)
 end)
+
+describe("a configuration that matmul.choose gives", function()
+   it("has the fields that the documentation lists, and no other", function()
+      local documentation = require "tcmma.documentation"
+      local text
+      for _, entry in ipairs(documentation.all()) do
+         if entry.owner == "tcmma.matmul" and entry.name == "choose" then text = entry.doc end
+      end
+      local problem, listed = { M = 512, N = 512, K = 256, dtype = "f16", target = "sm_90a" }, {}
+      local always = text:match "gets: (.-)%."
+      for name in always:gmatch "`([%w_]+)`" do listed[name] = true end
+      local config = matmul.choose(problem)
+      for name in pairs(listed) do assert(config[name] ~= nil, name) end
+      for name in pairs(config) do assert(listed[name], name) end
+      assert.equal(4, matmul.choose(problem, { ctas = 4 }).ctas)
+   end)
+end)

@@ -45,7 +45,10 @@ local function describe_class(all, class)
     end
   end
   local methods = by_owner(all, class)
-  if #methods > 0 then parts[#parts + 1] = "Methods:\n" .. listing(methods) end
+  if #methods > 0 then
+    local title = classes[class] and "Methods" or "Functions of tc." .. class:gsub("^tcmma%.", "")
+    parts[#parts + 1] = title .. ":\n" .. listing(methods)
+  end
   return #parts > 0 and table.concat(parts, "\n\n") or nil
 end
 
@@ -120,6 +123,33 @@ local function subject_text(all, name)
   end
 end
 
+--- The settings, with what they are now.
+local function settings_text(config)
+  local parts = { tostring(config) }
+  for i, setting in ipairs(core.settings()) do
+    local words = {}
+    for word in setting.doc:gmatch "%S+" do words[#words + 1] = word end
+    parts[i + 1] = ("tc.config.%s (%s, default %s)\n%s"):format(setting.field, setting.variable,
+      tostring(setting.default or "none"), wrapped(words, 4, 110))
+  end
+  return table.concat(parts, "\n\n")
+end
+
+local text_for
+
+--- What a subject lists beside functions: "class array", "atomic_*", an object of the module.
+local function listed_text(all, name)
+  local class = name:match "^class (.+)$"
+  if class then return describe_class(all, "tcmma." .. class) end
+  local plain = name:gsub("^tc%.", "")
+  if plain:find "%*$" then
+    local list = of_subject(all, { nil, nil, { plain } })
+    return #list > 0 and listing(list) or nil
+  end
+  local value = rawget(require "tcmma", plain)
+  return (type(value) == "table" or type(value) == "userdata") and text_for(value) or nil
+end
+
 --- Functions and classes whose documentation has the word, or one that begins so.
 local function mentions(all, word)
   local list, classes = {}, documentation.classes(all)
@@ -150,10 +180,13 @@ local function nothing_named(all, name)
 end
 
 --- The text that `help` prints.
-local function text_for(x)
+function text_for(x)
   local all = documentation.all()
   if x == nil or rawequal(x, require "tcmma") then return overview() end
-  if type(x) == "string" then return by_name(all, x) or subject_text(all, x) or nothing_named(all, x) end
+  if type(x) == "string" then
+    return subject_text(all, x) or by_name(all, x) or listed_text(all, x) or nothing_named(all, x)
+  end
+  if rawequal(x, core.config) then return settings_text(x) end
   for _, entry in ipairs(all) do
     if entry.value ~= nil and rawequal(entry.value, x) then return describe(entry, documentation.classes(all)) end
   end

@@ -422,7 +422,8 @@ then plus `residual[m][n]`; then rounded to the type of `out`. Options:
 - `config`: a configuration, or a part of one, instead of the cost model's: `tile_m`, `tile_n`, `tile_k`, `stages`,
   `group` (rows of tiles walked together), `swap` (rows of the accumulator run over N), `split_k`, `cluster` (CTAs above
   each other that share b by multicast), `cluster_n` (CTAs beside each other that share a), `piece` (bytes of a row that
-  the epilogue moves at once), `slots` (its buffers), `ctas`]] },
+  the epilogue moves at once), `slots` (its buffers), `ctas` (most CTAs of the grid; else as many as run
+  at once)]] },
 })
 
 documentation.add("tcmma.matmul", {
@@ -438,7 +439,7 @@ what differs from the defaults: `out_dtype`, `transpose_b`, `epilogue`, `target`
   { "choose", matmul.choose, [[
 choose(problem: table, config?: table) -> table
 The configuration that a problem gets: `tile_m`, `tile_n`, `tile_k`, `stages`, `group`, `swap`, `split_k`, `cluster`,
-`cluster_n`, `piece`, `slots`, `ctas`. A partial `config` is completed.]] },
+`cluster_n`, `piece`, `slots`. A partial `config` is completed; `ctas` is there only if it was given.]] },
   { "candidates", matmul.candidates, [[
 candidates(problem: table) -> table[]
 Every configuration that fits, best first by the cost model: `{config=, microseconds=, terms=}`, to be given to

@@ -684,7 +684,8 @@ function tc.loop(body) end
 ---- `config`: a configuration, or a part of one, instead of the cost model's: `tile_m`, `tile_n`, `tile_k`, `stages`,
 ---  `group` (rows of tiles walked together), `swap` (rows of the accumulator run over N), `split_k`, `cluster` (CTAs above
 ---  each other that share b by multicast), `cluster_n` (CTAs beside each other that share a), `piece` (bytes of a row that
----  the epilogue moves at once), `slots` (its buffers), `ctas`
+---  the epilogue moves at once), `slots` (its buffers), `ctas` (most CTAs of the grid; else as many as run
+---  at once)
 ---@param a tcmma.array
 ---@param b tcmma.array
 ---@param out? tcmma.array
@@ -1053,7 +1054,7 @@ tc.matmul = {}
 function tc.matmul.candidates(problem) end
 
 ---The configuration that a problem gets: `tile_m`, `tile_n`, `tile_k`, `stages`, `group`, `swap`, `split_k`, `cluster`,
----`cluster_n`, `piece`, `slots`, `ctas`. A partial `config` is completed.
+---`cluster_n`, `piece`, `slots`. A partial `config` is completed; `ctas` is there only if it was given.
 ---@param problem table
 ---@param config? table
 ---@return table
@@ -1429,15 +1430,16 @@ local class_gmem = {}
 local class_info = {}
 
 ---Prints all fields, a line each.
----@return tcmma.info
 function class_info:show() end
 
 ---A recorded kernel. Calling it runs it.
 ---@class tcmma.kernel
 ---@field name string
 ---@field finished boolean The recording is closed
----@field grid_names string[]
----@field cluster_names string[]
+---@field grid_rank integer Axes of the grid
+---@field cluster_rank integer Axes of the cluster, 0 without one
+---@field grid_names string[] Empty where the axes have no names
+---@field cluster_names string[] Empty where the axes have no names
 ---@field roles tcmma.role[]
 ---@field role tcmma.role? Whose block is being recorded
 ---@field in_loop boolean What is recorded now stands in a loop
@@ -1612,7 +1614,6 @@ function class_ref:tile(index, shape) end
 local class_report = {}
 
 ---Prints the hazards with their places, the counters, and what the kernel printed.
----@return tcmma.report
 function class_report:show() end
 
 ---The hazards with their places, as `show` prints them; `tostring` of a report is one line.
