@@ -341,3 +341,45 @@ describe("a result at the prompt", function()
       message(function() tc.range(0, 4, function() end) end), 1, true)
   end)
 end)
+
+describe("a function written in Lua that is called in a tail call", function()
+  for name, call in pairs {
+    matmul = function() return tc.matmul(tc.ones({ 64, 32 }, "f16"), tc.ones({ 64, 64 }, "f16")) end,
+    choose = function() return tc.matmul.choose { M = 0 } end,
+    ["npy.save"] = function() return tc.npy.save("unwritten", tc.zeros({ 8 }, "bf16")) end,
+    ["safetensors.save"] = function() return tc.safetensors.save("unwritten", { 5 }) end,
+    autotune = function() return tc.autotune({}, print, {}) end,
+    bench = function() return tc.bench(5) end,
+    nd_loop = function() return tc.nd_loop(5) end,
+    block_spec = function() return tc.block_spec(5) end,
+    emit_pipeline = function() return tc.emit_pipeline(print, { grid = { 0 } }) end,
+    dynamic_scheduling_loop = function() return tc.dynamic_scheduling_loop("x", print) end,
+  } do
+    it("knows the line: " .. name, function()
+      local ok, message = pcall(call)
+      assert.is_false(ok)
+      assert.equal(("spec/prompt_spec.lua:%d: "):format(debug.getinfo(call, "S").linedefined),
+        message:match "^spec/prompt_spec%.lua:%d+: ")
+      assert.not_matches("^spec/prompt_spec%.lua:%d+: .*prompt_spec", message)
+    end)
+  end
+
+  it("knows the line at the prompt", function()
+    assert.matches("^stdin:1: matmul: problem%.M must be an integer", session({ "tc.matmul.choose{ M = 0 }" })[1])
+  end)
+
+  it("passes arguments, results and errors on", function()
+    local fn = tc.entry_point(function(...)
+      if ... == "raise" then error({ "an object" }) end
+      return select("#", ...), ...
+    end)
+    assert.same({ 3, nil, 2, nil, n = 4 }, table.pack(fn(nil, 2, nil)))
+    assert.same({ 0, n = 1 }, table.pack(fn()))
+    assert.same({ "an object" }, select(2, pcall(fn, "raise")))
+    local co = coroutine.wrap(tc.entry_point(function(x) return coroutine.yield(x + 1) + 1 end))
+    assert.equal(2, co(1))
+    assert.equal(11, co(10))
+    assert.matches("bad argument #1 to 'entry_point' %(function expected, got integer 5%)",
+      helper.message(function() tc.entry_point(5) end))
+  end)
+end)

@@ -299,6 +299,33 @@ void tc_class(lua_State *L, const char *name, const char *doc, const struct tc_f
 	lua_pop(L, 1);
 }
 
+/* ---- functions written in Lua -------------------------------------------- */
+
+static int end_entry(lua_State *L, int status, lua_KContext context)
+{
+	(void)status;
+	(void)context;
+	return lua_gettop(L);
+}
+
+/* Upvalue: what it calls. */
+static int run_entry(lua_State *L)
+{
+	lua_pushvalue(L, lua_upvalueindex(1));
+	lua_insert(L, 1);
+	lua_callk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, end_entry);
+	return lua_gettop(L);
+}
+
+static int module_entry_point(lua_State *L)
+{
+	if (!lua_isfunction(L, 1))
+		tc_argerror(L, 1, "function expected, got %s", tc_describe(L, 1));
+	lua_settop(L, 1);
+	lua_pushcclosure(L, run_entry, 1);
+	return 1;
+}
+
 static const struct tc_function functions[] = {
 	{"documentation", module_documentation,
 	 "documentation() -> table[]\n"
@@ -312,6 +339,12 @@ static const struct tc_function functions[] = {
 	 "The names that are most like a misspelt word, best first, at most 3: what \"did you "
 	 "mean\" "
 	 "says."},
+	{"entry_point", module_entry_point,
+	 "entry_point(fn: function) -> function\n"
+	 "A C function that calls `fn`. A tail call of a Lua function, as in `return f(x)` and in "
+	 "every expression at the prompt, drops the caller, and with it the line that an error or "
+	 "an operation belongs to; that of a C function keeps it. For libraries written on this "
+	 "module."},
 	{NULL, NULL, NULL},
 };
 

@@ -36,6 +36,13 @@ function arguments.fail(text, ...)
   error(text:format(...), level)
 end
 
+--- Makes the functions of a table entry points: where they are called in `return f(x)`, the caller's line is known.
+function arguments.public(functions)
+  for name, fn in pairs(functions) do
+    if type(fn) == "function" then functions[name] = core.entry_point(fn) end
+  end
+end
+
 --- Raises a message of docs/errors.md, with the values of its words.
 function arguments.documented(id, ...)
   local words = table.pack(...)

@@ -26,7 +26,7 @@ local options = {
 local SHORTLIST = 3 -- candidates that are measured again, in turn
 
 local function fail(text, ...)
-  error("tc.autotune: " .. text:format(...), 3)
+  arguments.fail("tc.autotune: " .. text, ...)
 end
 
 -- ---- keys -----------------------------------------------------------------------------------------------------
@@ -249,6 +249,8 @@ local function autotune(candidates, build, args, opts)
   arguments.shown(results)
   return order[1].config, order[1].run, results
 end
+
+autotune = core.entry_point(autotune)
 
 documentation.add("tcmma", {
   { "autotune", autotune, "autotune(candidates: table[], build: function, args: tcmma.array[], opts?: "

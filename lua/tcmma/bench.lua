@@ -84,6 +84,8 @@ local function bench(fn, opts)
   return result.median, result
 end
 
+bench = core.entry_point(bench)
+
 documentation.add("tcmma", {
   { "bench", bench, "bench(fn: function, opts?: {warmup?: integer, repetitions?: integer, "
     .. "device?: tcmma.device|string, quantiles?: number[]}) -> number, table" .. [[

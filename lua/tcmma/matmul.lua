@@ -1,6 +1,7 @@
 --- matmul(a, b, out, opts): matrix products of any size with a fused epilogue, on the public API alone.
 
 local arguments = require "tcmma.arguments"
+local core = require "tcmma.core"
 local documentation = require "tcmma.documentation"
 local kernel = require "tcmma.matmul_kernel"
 local model = require "tcmma.matmul_model"
@@ -28,7 +29,7 @@ local searched = { split_k = 3, cluster = 2 }
 local matmul = {}
 
 local function fail(text, ...)
-  error("matmul: " .. text:format(...), 0)
+  arguments.fail("matmul: " .. text, ...)
 end
 
 local function names(set)
@@ -133,6 +134,7 @@ end
 
 --- Completes a problem {M, N, K, dtype, ...} and checks it.
 local function complete(problem)
+  if type(problem) ~= "table" then fail("'problem' must be a table, got %s", arguments.describe(problem)) end
   local p = {}
   for key, value in pairs(problem) do p[key] = value end
   for _, key in ipairs { "M", "N", "K" } do
@@ -230,20 +232,16 @@ end
 
 --- A kernel for a problem without arrays, and its configuration.
 function matmul.kernel(problem, config)
-  local ok, result = pcall(function() return cached(complete(problem), config) end)
-  if not ok then error(result, 2) end
-  return result.kernel, result.config
+  local entry = cached(complete(problem), config)
+  return entry.kernel, entry.config
 end
 
 function matmul.choose(problem, config)
-  local ok, result = pcall(function() return configure(complete(problem), config) end)
-  if not ok then error(result, 2) end
-  return result
+  return configure(complete(problem), config)
 end
 
 function matmul.candidates(problem)
-  local ok, result = pcall(function() return model.candidates(complete(problem), searched) end)
-  if not ok then error(result, 2) end
+  local result = model.candidates(complete(problem), searched)
   for _, candidate in ipairs(result) do
     arguments.shown(candidate)
     arguments.shown(candidate.config)
@@ -349,8 +347,7 @@ local TRIED = 12 -- candidates that matmul.tune measures
 --- Measures the model's best candidates on these arrays; calls for the same problem take the winner from then on.
 function matmul.tune(a, b, out, opts, tuning)
   opts = opts or {}
-  local ok, problem = pcall(problem_of, a, b, out, opts)
-  if not ok then error(problem, 2) end
+  local problem = problem_of(a, b, out, opts)
   local configs = {}
   for i, candidate in ipairs(model.candidates(problem, searched)) do
     if i > TRIED then break end
@@ -376,6 +373,8 @@ local function again(last, a, b, out, opts)
     and last.accumulate_f32 == opts.accumulate_f32 and last.config == opts.config
 end
 
+arguments.public(matmul)
+
 setmetatable(matmul, {
   __index = function(_, name) arguments.missing("tc.matmul", name, matmul) end,
   __tostring = function()
@@ -384,7 +383,7 @@ setmetatable(matmul, {
     table.sort(functions)
     return "tc.matmul(a, b, out?, opts?), and " .. table.concat(functions, ", ")
   end,
-  __call = function(_, a, b, out, opts)
+  __call = core.entry_point(function(_, a, b, out, opts)
     opts = opts or no_options
     local last = last_calls[opts]
     if last and again(last, a, b, out, opts) then
@@ -392,8 +391,7 @@ setmetatable(matmul, {
       return out
     end
     arguments.check(type(opts) == "table", 4, "matmul", "options table", opts)
-    local ok, result, kernel_of = pcall(call, a, b, out, opts)
-    if not ok then error(result, 2) end
+    local result, kernel_of = call(a, b, out, opts)
     -- A table `config` could change unseen.
     if out and not opts.config then
       last = setmetatable({ a = a, b = b, out = out, kernel = kernel_of, plain = true }, { __mode = "v" })
@@ -402,7 +400,7 @@ setmetatable(matmul, {
       last_calls[opts] = last
     end
     return result
-  end,
+  end),
 })
 
 documentation.add("tcmma", {

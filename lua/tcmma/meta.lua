@@ -552,6 +552,11 @@ function tc.emit_pipeline_warp_specialized(body, opts) end
 ---@return tcmma.array
 function tc.empty(shape, dtype, opts) end
 
+---A C function that calls `fn`. A tail call of a Lua function, as in `return f(x)` and in every expression at the prompt, drops the caller, and with it the line that an error or an operation belongs to; that of a C function keeps it. For libraries written on this module.
+---@param fn function
+---@return function
+function tc.entry_point(fn) end
+
 ---e to the power of every element, of a recorded f32, or of a number, in double precision. Relative error: that of tc.exp2, and |x| 2^-23 by the rounding of x times log2 e.
 ---@param x number|Scalar|Fragment
 ---@return number|Scalar|Fragment

@@ -77,7 +77,7 @@ local function save(path, array)
     if dtype.bits >= 8 or not dtype.safetensors then
       ways[#ways + 1] = ("save array:view \"u%d\""):format(math.max(dtype.bits, 8))
     end
-    error(("tc.npy.save: .npy files have no %s; %s"):format(dtype.name, table.concat(ways, " or ")), 2)
+    arguments.fail("tc.npy.save: .npy files have no %s; %s", dtype.name, table.concat(ways, " or "))
   end
   local shape = table.concat(array.shape, ", ")
   if array.rank == 1 then shape = shape .. "," end
@@ -90,13 +90,14 @@ local function save(path, array)
 end
 
 npy.load, npy.save = load, save
+arguments.public(npy)
 
 documentation.add("tcmma.npy", {
-  { "load", load, [[
+  { "load", npy.load, [[
 load(path: string, opts?: {device?: tcmma.device|string}) -> tcmma.array?, string?, string?
 Reads a `.npy` file (versions 1 to 3, C order, little-endian) into a new array. nil and a message where
 the file is missing or holds something else.]] },
-  { "save", save, [[
+  { "save", npy.save, [[
 save(path: string, array: tcmma.array) -> tcmma.array?, string?, string?
 Writes a `.npy` file of version 1.0. NumPy has no bfloat16, fp8, fp6, fp4, int4 and tf32: those are refused; use
 `tc.safetensors`, or save `array:view "u16"`. nil and a message where the file cannot be written.]] },

@@ -6,6 +6,7 @@
 -- has left it instead, and the memory role awaits a tile only where it loads the next one.
 
 local arguments = require "tcmma.arguments"
+local core = require "tcmma.core"
 local documentation = require "tcmma.documentation"
 local grids = require "tcmma.grid"
 local tc = require "tcmma"
@@ -379,10 +380,10 @@ function pipeline.emit_pipeline(body, opts)
   local plan = plan_of(body, opts, "emit_pipeline", common, 1)
   check_delays(plan)
   shrink(plan)
-  return function(...)
+  return core.entry_point(function(...)
     run_alone(plan, bind(plan, table.pack(...)))
     plan.used()
-  end
+  end)
 end
 
 -- ---- two roles ------------------------------------------------------------------------------------------------
@@ -555,7 +556,7 @@ function pipeline.emit_pipeline_warp_specialized(body, opts)
   plan.delay = math.min(plan.delay, plan.slots - 1)
   roles_of(plan)
   local called = false
-  return function(...)
+  return core.entry_point(function(...)
     if called and plan.turn then fail "PIPELINE_TURN_TWICE" end
     local run, made = bind(plan, table.pack(...)), {}
     if #run.moving > 0 then
@@ -573,8 +574,10 @@ function pipeline.emit_pipeline_warp_specialized(body, opts)
     end
     called = true
     plan.used()
-  end
+  end)
 end
+
+arguments.public(pipeline)
 
 documentation.add("tcmma", {
   { "block_spec", pipeline.block_spec, "block_spec(block_shape: table, index_map: function, opts?: {delay_release?: "

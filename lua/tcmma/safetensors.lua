@@ -53,13 +53,13 @@ local function load(path, opts) return file.load(path, opts, decode) end
 local function sorted_names(arrays)
   local names = {}
   for name, array in pairs(arrays) do
-    if type(name) ~= "string" then error("tc.safetensors.save: names are strings, got " .. type(name), 3) end
+    if type(name) ~= "string" then arguments.fail("tc.safetensors.save: names are strings, got %s", type(name)) end
     if not arguments.is_array(array) then
-      error(("tc.safetensors.save: '%s' must be an array, got %s"):format(name, arguments.describe(array)), 3)
+      arguments.fail("tc.safetensors.save: '%s' must be an array, got %s", name, arguments.describe(array))
     end
     if not array.dtype.safetensors then
-      error(("tc.safetensors.save: .safetensors files have no %s ('%s'); save its view as an integer type"):format(
-        array.dtype.name, name), 3)
+      arguments.fail("tc.safetensors.save: .safetensors files have no %s ('%s'); save its view as an integer type",
+        array.dtype.name, name)
     end
     names[#names + 1] = name
   end
@@ -95,13 +95,14 @@ local function save(path, arrays, metadata)
 end
 
 safetensors.load, safetensors.save = load, save
+arguments.public(safetensors)
 
 documentation.add("tcmma.safetensors", {
-  { "load", load, [[
+  { "load", safetensors.load, [[
 load(path: string, opts?: {device?: tcmma.device|string}) -> table<string, tcmma.array>?, table|string
 Reads every array of a `.safetensors` file: a table by name, and the file's metadata. nil and a message
 where the file is missing or damaged.]] },
-  { "save", save, [[
+  { "save", safetensors.save, [[
 save(path: string, arrays: table<string, tcmma.array>, metadata?: table<string, string>) -> table?, string?
 Writes arrays by name into a `.safetensors` file. Every element type but tfloat32,
 int4, uint4 and uint2 has a name there.]] },

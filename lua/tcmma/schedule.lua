@@ -227,6 +227,8 @@ function schedule.dynamic_scheduling_loop(grid_names, body, opts)
   end)
 end
 
+arguments.public(schedule)
+
 documentation.add("tcmma", {
   { "nd_loop", schedule.nd_loop, "nd_loop(grid: (integer|Scalar)[], body: function, opts: {collective_axes: "
     .. "string|string[], tiling?: integer[]})" .. [[

@@ -34,6 +34,6 @@ return {
   { "speed", "a matmul that is tuned, timing, tuning", { "matmul", "bench", "autotune" } },
   { "code", "kernels in PTX and CUDA C", { "ptx", "cuda", "tensormap", "class module", "class function",
     "class tensormap" } },
-  { "about", "this help, and what it is made from", { "help", "documentation", "nearest", "raise_documented",
-    "promise_documented" } },
+  { "about", "this help, and what it is made from", { "help", "documentation", "nearest", "entry_point",
+    "raise_documented", "promise_documented" } },
 }
