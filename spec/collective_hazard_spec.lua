@@ -292,7 +292,7 @@ it("A pair's 64 rows of A that do not lie in both halves of the lanes give other
   local spoilt, copies = duplicated:gsub("64x128b%.warpx2::02_13", "64x128b.warpx2::01_23")
   assert.equal(8, copies) -- 16 of 128 bytes each
   local products = tc.reference.matmul(a, b):totable()
-  for text, row_of in pairs{ [duplicated] = function(r) return r end,
+  for source, row_of in pairs{ [duplicated] = function(r) return r end,
                              [spoilt] = function(r, second) return r % 32 + (second and 32 or 0) end } do
     local rows = {}
     for cta = 0, 1 do
@@ -303,7 +303,7 @@ it("A pair's 64 rows of A that do not lie in both halves of the lanes give other
       end
     end
     local out = tc.zeros({ 128, 128 }, tc.float32)
-    tc.ptx(text):kernel "pair_a_tmem":emulate{
+    tc.ptx(source):kernel "pair_a_tmem":emulate{
       grid = { 2 }, block = { 128 }, cluster = { 2 }, smem = 32 * 1024, mode = "check",
       args = { map(a, "f16", 2, 64, 128, { 64, 64 }), map(b, "f16", 2, 128, 64, { 64, 64 }), out },
     }

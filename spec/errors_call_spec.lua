@@ -70,7 +70,8 @@ end)
 
 describe("tc.axis_index refuses", function()
   refuses("an unknown axis",
-    "Axis q does not refer to a GPU mesh axis (available axes: ('y', 'x', 'c')) or a JAX mesh axis (available axes: ())",
+    "Axis q does not refer to a GPU mesh axis (available axes: ('y', 'x', 'c')) " ..
+    "or a JAX mesh axis (available axes: ())",
     function() return function() tc.axis_index "q" end, function() tc.axis_index "c" end end, options)
   refuses("any name where nothing has one",
     "No axis names are available. Make sure you are using `tc.kernel` with `grid_names` or `cluster_names`.",
@@ -119,11 +120,13 @@ describe("tc.kernel refuses", function()
   local threads = "Requested too many CUDA threads per block. Each Mosaic thread corresponds to 128 CUDA threads. "
     .. "At most 8 are supported, got "
   refuses("a role of nine warpgroups", threads .. "9", function()
-    return function() tc.role{ name = "all", warpgroups = 9 } end, function() tc.role{ name = "all", warpgroups = 8 } end
+    return function() tc.role{ name = "all", warpgroups = 9 } end,
+      function() tc.role{ name = "all", warpgroups = 8 } end
   end, options)
   refuses("nine warpgroups", threads .. "9", function()
     tc.role{ name = "first", warpgroups = 7 }
-    return function() tc.role{ name = "last", warpgroups = 2 } end, function() tc.role{ name = "last", warpgroups = 1 } end
+    return function() tc.role{ name = "last", warpgroups = 2 } end,
+      function() tc.role{ name = "last", warpgroups = 1 } end
   end, options)
   refuses("33 warps", threads .. "9", function()
     return function() tc.role{ name = "all", warps = 33 } end, function() tc.role{ name = "all", warps = 32 } end

@@ -46,7 +46,8 @@ local documented = {
    { "wgmma f16", "f16", "f16", "f16 f32", "", 0, true, 16, 32, "64", "", "64", "", 8, 0, 0, 0, "sm_90a", "" },
    { "wgmma bf16", "bf16", "bf16", "f32", "", 0, true, 16, 32, "64", "", "64", "", 8, 0, 0, 0, "sm_90a", "" },
    { "wgmma tf32", "f32 tf32", "f32 tf32", "f32", "", 0, false, 8, 16, "64", "", "64", "", 8, 0, 0, 0, "sm_90a", "" },
-   { "wgmma fp8", "e4m3 e5m2", "e4m3 e5m2", "f16 f32", "", 0, false, 32, 64, "64", "", "64", "", 8, 0, 0, 0, "sm_90a", "" },
+   { "wgmma fp8", "e4m3 e5m2", "e4m3 e5m2", "f16 f32", "", 0, false, 32, 64, "64", "", "64", "", 8, 0, 0, 0, "sm_90a",
+     "" },
    { "wgmma int8", "i8 u8", "i8 u8", "i32", "", 0, false, 32, 64, "64", "", "64", "", 16, 32, 0, 0, "sm_90a", "" },
 }
 
@@ -61,7 +62,9 @@ describe("The table of products", function()
       assert.equal(#documented, #rows)
       for i, d in ipairs(documented) do
          local r = rows[i]
-         local function same(expected, got, column) assert.are.same(expected, got, d[1] .. ", row " .. i .. ": " .. column) end
+         local function same(expected, got, column)
+            assert.are.same(expected, got, d[1] .. ", row " .. i .. ": " .. column)
+         end
          same(d[1], r.name, "name")
          same(d[1]:match "^wgmma" and "WGMMA" or "TCGEN05", r.family, "family")
          same(words(d[2]), r.a, "A")
@@ -70,7 +73,8 @@ describe("The table of products", function()
          same({ words(d[5]), d[6] }, { r.scale, r.block }, "scales")
          same(d[7], r.same, "one type of A and B")
          same({ d[8], d[9] }, { r.k, r.k_sparse }, "K")
-         same({ one = words(d[10]), two = words(d[11]), sparse_one = words(d[12]), sparse_two = words(d[13]) }, r.m, "M")
+         same({ one = words(d[10]), two = words(d[11]), sparse_one = words(d[12]), sparse_two = words(d[13]) },
+            r.m, "M")
          same({ one = d[14], fine = d[15], two = d[16], sparse_two = d[17], most = 256 }, r.n, "N")
          same(words(d[18]), r.targets, "targets")
          same(flags(d[19]), r.pallas, "limits of Pallas")
@@ -109,7 +113,8 @@ local function product(row, o)
    local acc = tc.tmem({ o.m, o.n * ctas }, o.d, layout_of_acc)
    local padded = (o.a == "e2m1" and row.k == 32) or nil
    local a_shape = { o.m, o.sparse and k // 2 or k }
-   local a = o.a_tmem and tc.tmem(a_shape, o.a, { packed = not padded or nil, padded = padded, collective = collective })
+   local a = o.a_tmem
+      and tc.tmem(a_shape, o.a, { packed = not padded or nil, padded = padded, collective = collective })
       or tc.smem(a_shape, o.a, { padded = padded })
    local b = operand_b(row, o, k)
    local options = { collective_axis = o.pair and "x" or nil, accumulate = false }
@@ -263,7 +268,8 @@ local mix = "MMA requires A and B to have the same element type, except that FP8
 
 local function accumulators(row, d)
    if row.scale[1] then
-      return ("Block-scaled MMA with element type %s only supports f32 accumulators, but got: %s"):format(mlir[row.a[1]],
+      return ("Block-scaled MMA with element type %s only supports f32 accumulators, but got: %s"):format(
+         mlir[row.a[1]],
          mlir[d])
    elseif row.kind == "MMA_I8" then
       return "MMA with element type s8 only supports s32 accumulators, but got: " .. mlir[d]
@@ -384,7 +390,8 @@ for number, row in ipairs(rows) do
                end
                local a = mlir[row.a[1]]
                if not there then
-                  refuses(("%s with %s and %s does not exist on %s."):format(row.name, a, a, other), row, with(row), other)
+                  refuses(("%s with %s and %s does not exist on %s."):format(row.name, a, a, other), row, with(row),
+                     other)
                end
             end
          end)
@@ -412,7 +419,9 @@ for number, row in ipairs(rows) do
                local legal = row.k == 64 and scale == "e8m0" and { 16, 32 } or { row.block }
                for _, block in ipairs{ 8, 16, 32, 64 } do
                   for times = 1, 2 do
-                     local expected = table.concat(legal, " or "):gsub("%d+", function(b) return ("%d"):format(b * times) end)
+                     local expected = table.concat(legal, " or "):gsub("%d+", function(b)
+                        return ("%d"):format(b * times)
+                     end)
                      if not contains(legal, block) then
                         refuses(text:format(expected, block * times), row,
                            with(row, { scale = scale, block = block, sparse = times == 2, k = 8 * block * times }))

@@ -32,8 +32,8 @@ describe("Scheduling:", function()
     end)
   end)
 
-  -- Pallas starts a CTA on every SM; the emulator starts one where it finds room, in random mode at any time.  Every one
-  -- that starts has a tile of its own, and counts to one more than it took over.
+  -- Pallas starts a CTA on every SM; the emulator starts one where it finds room, in random mode at any time.
+  -- Every one that starts has a tile of its own, and counts to one more than it took over.
   local function is_shared_among(turns, size, total)
     local with_turn = {}
     for _, turn in ipairs(turns:totable()) do with_turn[turn] = (with_turn[turn] or 0) + 1 end

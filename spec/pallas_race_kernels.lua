@@ -67,7 +67,8 @@ function races.slot(without)
         tc.copy_gmem_to_smem(a:tile({ 0, step }, { 128, 64 }), sa, loaded)
         tc.copy_gmem_to_smem(b:tile({ step, 0 }, { 64, 64 }), sb[step], loaded)
         tc.barrier_wait(loaded)
-        tc.mma(acc, sa, sb[step], { accumulate = step > 0, barrier = (step == 1 or without ~= "consumed") and done or nil })
+        tc.mma(acc, sa, sb[step],
+          { accumulate = step > 0, barrier = (step == 1 or without ~= "consumed") and done or nil })
         if step == 1 or without ~= "consumed" then tc.barrier_wait(done) end
       end
       out:store(tc.async_load_tmem(acc))
@@ -76,7 +77,8 @@ end
 
 -- Tiles on their way out.  without: "wait_smem_to_gmem" before the slot is written again, "commit_smem".
 function races.stores(without)
-  return tc.kernel{ name = "stores", target = "sm_100a", args = { tc.gmem({ 128, 64 }, tc.f32), tc.gmem({ 256, 64 }, tc.f32) },
+  return tc.kernel{ name = "stores", target = "sm_100a",
+    args = { tc.gmem({ 128, 64 }, tc.f32), tc.gmem({ 256, 64 }, tc.f32) },
     body = function(a, out)
       local slot = tc.smem({ 128, 64 }, tc.f32)
       for step = 0, 1 do
@@ -91,7 +93,8 @@ end
 -- A tile from one warpgroup to another, in SMEM or TMEM.  without: "arrive" (the reader does not wait), "release" (the
 -- writer's second tile does not wait until the first is read).
 function races.roles(place, without)
-  return tc.kernel{ name = "roles", target = "sm_100a", args = { tc.gmem({ 128, 64 }, tc.f32), tc.gmem({ 256, 64 }, tc.f32) },
+  return tc.kernel{ name = "roles", target = "sm_100a",
+    args = { tc.gmem({ 128, 64 }, tc.f32), tc.gmem({ 256, 64 }, tc.f32) },
     body = function(a, out)
       local options = place == "tmem" and { orders_tensor_core = true } or {}
       local slot = place == "tmem" and tc.tmem({ 128, 64 }, tc.f32) or tc.smem({ 128, 64 }, tc.f32)

@@ -13,7 +13,9 @@ local function ring() return normal({ 256, 256 }, tc.f16, 1), normal({ 256, 64 }
 local function halves() return normal({ 128, 64 }, tc.f16, 1), normal({ 64, 64 }, tc.f16, 2), zeros{ 256, 64 } end
 local function counted() return normal({ 128, 64 }, tc.f32, 1), zeros{ 128, 64 }, zeros({ 1 }, tc.i32) end
 
-local function report(make, arguments, mode) return make():emulate({ target = "sm_100a", mode = mode, seed = 5 }, arguments()) end
+local function report(make, arguments, mode)
+  return make():emulate({ target = "sm_100a", mode = mode, seed = 5 }, arguments())
+end
 
 local function silent(title, make, arguments)
   it(title .. " is silent", function()

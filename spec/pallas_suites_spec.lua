@@ -44,7 +44,8 @@ describe("mgpu_matmul_test:", function()
             each({ false, true }, function(residual)
               -- Of the largest tiles, fewer stages have room beside float32 results.
               local fitting = math.min(stages, 160 * 1024 // (2 * tile_k * (tile_m + tile_n)))
-              multiplies{ target = "sm_90a", m = 256, n = 256, k = 256, dtype = tc.f16, out = tc.f32, residual = residual,
+              multiplies{ target = "sm_90a", m = 256, n = 256, k = 256, dtype = tc.f16, out = tc.f32,
+                          residual = residual,
                 atol = 1e-4, rtol = residual and 5e-3 or 1e-4,
                 config = { tile_m = tile_m, tile_n = tile_n, tile_k = tile_k, stages = fitting } }
             end)

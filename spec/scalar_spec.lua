@@ -104,7 +104,8 @@ describe("Recorded scalars", function()
         .. "ref:at(tc.ds(start, size))", message(function() tc.smem({x, 64}, "f16") end), 1, true)
       local counts = "(number expected, got tcmma.scalar (recorded; tc.range counts to it))"
       assert.matches("bad 'for' limit " .. counts, message(function() for i = 1, x do print(i) end end), 1, true)
-      assert.matches("bad 'for' initial value " .. counts, message(function() for i = x, 9 do print(i) end end), 1, true)
+      assert.matches("bad 'for' initial value " .. counts, message(function() for i = x, 9 do print(i) end end),
+        1, true)
       assert.matches("bad 'for' step " .. counts, message(function() for i = 1, 9, x do print(i) end end), 1, true)
       assert.matches("cannot be put into a string", message(function() return "k = " .. x end))
       assert.matches("'#' of a recorded scalar", message(function() return #x end))

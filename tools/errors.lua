@@ -92,8 +92,8 @@ Every message of the checks: its first line, when it is raised, what usually cau
 last one is the fix. `{words}` stand for what the message fills in.
 
 Messages marked P are documented ones of JAX's Pallas:Mosaic GPU, word for word, raised in its order of checks. P* are
-its messages with a changed text; a list below says how and why. The others are tcmma's own. Documented messages that have
-no counterpart here are listed too, with the reason.
+its messages with a changed text; a list below says how and why. The others are tcmma's own. Documented messages that
+have no counterpart here are listed too, with the reason.
 
 This page is made from `src/errors.def` by `tools/errors.lua`.
 ]]
@@ -199,7 +199,7 @@ function M.page(entries)
 end
 
 if arg and arg[0] and arg[0]:match "errors%.lua$" then
-  local directory = arg[0]:match "^(.*)tools/errors%.lua$" or ""
+  local root = arg[0]:match "^(.*)tools/errors%.lua$" or ""
   local function read(path)
     local file = assert(io.open(path))
     local text = file:read "a"
@@ -207,10 +207,10 @@ if arg and arg[0] and arg[0]:match "errors%.lua$" then
     return text
   end
   local others = {}
-  for path in assert(io.popen("ls " .. directory .. "src/*.c")):lines() do M.others(read(path), others) end
+  for path in assert(io.popen("ls " .. root .. "src/*.c")):lines() do M.others(read(path), others) end
   table.sort(others)
-  local page = assert(io.open(directory .. "docs/errors.md", "w"))
-  page:write(M.page(M.entries(read(directory .. "src/errors.def"))))
+  local page = assert(io.open(root .. "docs/errors.md", "w"))
+  page:write(M.page(M.entries(read(root .. "src/errors.def"))))
   for _, text in ipairs(others) do page:write("- ", escape(text), "\n") end
   page:close()
 end

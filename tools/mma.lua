@@ -91,8 +91,8 @@ end
 --- Lines of the table.
 function M.manual(rows, name)
   local out = {
-    "| A and B | accumulator | scales (elements of K each) | instruction | on | M / of a pair | multiples for N / of a pair | "
-      .. "sparse: M | sparse: multiples for a pair's N |",
+    "| A and B | accumulator | scales (elements of K each) | instruction | on | M / of a pair "
+      .. "| multiples for N / of a pair | sparse: M | sparse: multiples for a pair's N |",
     "|---|---|---|---|---|---|---|---|---|",
   }
   for _, r in ipairs(rows) do
