@@ -282,6 +282,15 @@ bool emu_units_touch(struct emu_check *c, struct emu_block *b, uint32_t units)
 /* ---- one word for each lane ---------------------------------------------------------------------
  */
 
+/* A write that other lanes of this instruction may race with. */
+static inline bool own_step(const struct emu_check *c, uint32_t note)
+{
+	const struct emu_note *n = emu_note_at(c->hazards, note);
+
+	return c->access->write && note != c->note && emu_same_step(c->access, n->who, n->epoch) &&
+	       !emu_both_atomic(c, n->atomic, n->who);
+}
+
 /* False where there are reads that may not have happened before, or it may race. */
 static inline bool touch_word(struct emu_check *c, struct emu_block *b, uint32_t unit, uint32_t met,
 			      uint8_t lane)
@@ -294,7 +303,8 @@ static inline bool touch_word(struct emu_check *c, struct emu_block *b, uint32_t
 	if (u->cta != c->cta || u->read[unit] > met)
 		return false;
 	c->lane = (int8_t)lane;
-	if (u->write[unit] > met && !after_write(c, u, u->write[unit], 1u << unit))
+	if (u->write[unit] > met &&
+	    (own_step(c, u->write[unit]) || !after_write(c, u, u->write[unit], 1u << unit)))
 		return false;
 	if (c->access->write) {
 		u->write[unit] = c->note;

@@ -201,7 +201,7 @@ static void watch_each(struct emu_access *access, enum emu_space space, const ui
 	}
 }
 
-/* Lanes that follow each other in one block. */
+/* Lanes in one block. */
 struct lanes_of_block {
 	uint64_t block; /* address / EMU_BLOCK_BYTES */
 	uint32_t lanes, units;
@@ -263,14 +263,22 @@ static inline void add_lane(struct lanes_of_block *b, uint64_t address, uint32_t
 	b->lanes |= 1u << lane;
 }
 
-static bool in_one_block(const uint64_t *address)
-{
-	uint64_t differs = 0;
+#define LANES_IN_BLOCK(name, attribute)                                                            \
+	attribute static uint32_t name(const uint64_t *address, uint64_t block)                    \
+	{                                                                                          \
+		uint32_t lanes = 0;                                                                \
+                                                                                                   \
+		for (int l = 0; l < EMU_LANES; l++)                                                \
+			lanes |= address[l] / EMU_BLOCK_BYTES == block ? 1u << l : 0;              \
+		return lanes;                                                                      \
+	}
 
-	for (int l = 1; l < EMU_LANES; l++)
-		differs |= address[l] ^ address[0];
-	return differs < EMU_BLOCK_BYTES;
-}
+LANES_IN_BLOCK(lanes_in_block, )
+#if EMU_HAVE_WIDE
+LANES_IN_BLOCK(lanes_in_block_wide, EMU_WIDE)
+#else
+#define lanes_in_block_wide lanes_in_block
+#endif
 
 /* All lanes, of which each has a word of the block. */
 static void collect_words(struct lanes_of_block *b, const uint64_t *address)
@@ -284,19 +292,22 @@ static void collect_words(struct lanes_of_block *b, const uint64_t *address)
 	}
 }
 
+/* All lanes of the first one's block: those that touch one word are looked at together. */
 static inline void collect(struct lanes_of_block *b, const uint64_t *address, uint32_t mask,
 			   uint32_t size)
 {
+	uint32_t lanes;
+
 	b->block = address[emu_lowest(mask)] / EMU_BLOCK_BYTES;
 	b->lanes = b->units = 0;
-	if (size == 4 && mask == EMU_FULL && in_one_block(address)) {
+	lanes = mask &
+		(emu_host_is_wide() ? lanes_in_block_wide : lanes_in_block)(address, b->block);
+	if (size == 4 && lanes == EMU_FULL) {
 		collect_words(b, address);
 		return;
 	}
-	EMU_FOR_LANES(lane, mask)
+	EMU_FOR_LANES(lane, lanes)
 	{
-		if (address[lane] / EMU_BLOCK_BYTES != b->block)
-			break;
 		add_lane(b, address[lane], lane, size);
 	}
 }
