@@ -279,8 +279,7 @@ static const char info_doc[] =
 	"---@field estimate_missing string? The reason\n";
 
 static const struct tc_function info_methods[] = {
-	{"show", info_show, "show()\nPrints all fields, a line each."},
-	{NULL, NULL, NULL}};
+	{"show", info_show, "show()\nPrints all fields, a line each."}, {NULL, NULL, NULL}};
 static const luaL_Reg info_meta[] = {{"__tostring", info_tostring}, {NULL, NULL}};
 
 void tc_open_info(lua_State *L)
