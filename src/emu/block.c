@@ -42,7 +42,7 @@ static bool lane_races(const struct emu_check *c, const struct emu_mark *m, uint
 /* Lanes of one warp that have not met; the same instruction may touch one place twice. */
 static bool lanes_race(const struct emu_check *c, const struct emu_mark *m, uint32_t units)
 {
-	if (m->site == c->access->site || (!c->lanes && m->lane == c->lane && m->shift == c->shift))
+	if (m->site == c->access->site || (m->lane == c->lane && m->shift == c->shift))
 		return false;
 	for (uint32_t rest = units; rest; rest &= rest - 1)
 		for (uint32_t byte = 0; byte < unit_bytes; byte++)
@@ -122,15 +122,12 @@ void emu_block_free_marks(struct emu_hazards *h, struct emu_block *b)
 	b->more_units = b->more_count = 0;
 }
 
-/* What comes behind the read comes behind that of the mark too: but other lanes of a warp stand
-   beside each other until they meet. */
 static inline bool covers(const struct emu_check *c, const struct emu_mark *m)
 {
-	const struct emu_access *a = c->access;
+	enum emu_ordering ordering = emu_read_covers(c, m->who, m->epoch);
 
-	if (m->who != a->moment.who)
-		return emu_clock_at(c->reads, m->who) >= m->epoch;
-	return !emu_same_step(a, m->who, m->epoch) || (m->lane == c->lane && m->shift == c->shift);
+	return ordering == EMU_ORDERED ||
+	       (ordering == EMU_LANES_TELL && m->lane == c->lane && m->shift == c->shift);
 }
 
 /* The access takes over units of the mark. */

@@ -216,20 +216,16 @@ static void check_write(struct emu_check *c, const struct emu_cell *cell)
 
 /* ---- what is remembered ----------------------------------------------------------------- */
 
-/* What comes behind the read that is made now comes behind the other one too, but for the bytes
-   `beyond` that it has not; lanes of a warp stand beside each other until they meet. */
+/* `beyond`: bytes of the earlier read that the one which is made now has not. */
 static bool covers(const struct emu_check *c, struct emu_moment earlier, uint8_t lane,
 		   uint8_t beyond)
 {
-	const struct emu_access *a = c->access;
-	uint16_t who = earlier.who;
-	uint32_t epoch = earlier.epoch;
+	enum emu_ordering ordering = emu_read_covers(c, earlier.who, earlier.epoch);
 
 	if (beyond)
 		return false;
-	if (who != a->moment.who)
-		return emu_clock_at(c->reads, who) >= epoch;
-	return !emu_same_step(a, who, epoch) || lane == a->lane || lane == EMU_ANY_LANE;
+	return ordering == EMU_ORDERED ||
+	       (ordering == EMU_LANES_TELL && (lane == c->access->lane || lane == EMU_ANY_LANE));
 }
 
 static void note_read(struct emu_check *c, struct emu_cell *cell, uint8_t bytes)

@@ -211,16 +211,13 @@ uint32_t emu_note_above(struct emu_hazards *h, const struct emu_mark *mark, uint
 /* ---- reads beside each other -------------------------------------------------------------------
  */
 
-/* What comes behind the read that looks comes behind the other one too; lanes of a warp stand
-   beside each other until they meet. */
 static bool covered(const struct emu_check *c, const struct emu_note *n, const uint8_t *lanes,
 		    uint32_t units)
 {
-	const struct emu_access *a = c->access;
+	enum emu_ordering ordering = emu_read_covers(c, n->who, n->epoch);
 
-	if (n->who != a->moment.who)
-		return emu_clock_at(c->reads, n->who) >= n->epoch;
-	return !emu_same_step(a, n->who, n->epoch) || emu_same_lanes(c, lanes, units);
+	return ordering == EMU_ORDERED ||
+	       (ordering == EMU_LANES_TELL && emu_same_lanes(c, lanes, units));
 }
 
 struct kept {

@@ -75,6 +75,18 @@ static inline bool emu_same_step(const struct emu_access *access, uint16_t who, 
 	       epoch == access->moment.epoch;
 }
 
+/* Whether what comes behind the read that looks comes behind an earlier read too: lanes of a warp
+   stand beside each other until they meet. */
+static inline enum emu_ordering emu_read_covers(const struct emu_check *check, uint16_t who,
+						uint32_t epoch)
+{
+	const struct emu_access *a = check->access;
+
+	if (who != a->moment.who)
+		return emu_clock_at(check->reads, who) >= epoch ? EMU_ORDERED : EMU_UNORDERED;
+	return emu_same_step(a, who, epoch) ? EMU_LANES_TELL : EMU_ORDERED;
+}
+
 /* Whether they are two, or may be. */
 static inline bool emu_lanes_differ(uint8_t a, uint8_t b)
 {
